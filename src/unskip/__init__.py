@@ -1,0 +1,15 @@
+"""Can an MLP absorb its own skip connection?  Decide it, prove it, check the proof."""
+
+from unskip.activations import Activation as Activation
+from unskip.blocks import PlainBlock as PlainBlock
+from unskip.blocks import ResidualBlock as ResidualBlock
+from unskip.certificates import Certificate as Certificate
+from unskip.certificates import Interval as Interval
+from unskip.checker import Proof as Proof
+from unskip.checker import check as check
+from unskip.decision import decide as decide
+from unskip.errors import InvalidCertificate as InvalidCertificate
+from unskip.errors import UnskipError as UnskipError
+from unskip.verdict import Verdict as Verdict
+
+__version__ = "0.1.0"
