@@ -1,6 +1,11 @@
 """Can an MLP absorb its own skip connection?  Decide it, prove it, check the proof."""
 
+__version__ = "0.1.0"
+
 from unskip.activations import Activation as Activation
+from unskip.audit import Audit as Audit
+from unskip.audit import BlockReport as BlockReport
+from unskip.audit import audit as audit
 from unskip.blocks import PlainBlock as PlainBlock
 from unskip.blocks import ResidualBlock as ResidualBlock
 from unskip.certificates import Certificate as Certificate
@@ -11,5 +16,3 @@ from unskip.decision import decide as decide
 from unskip.errors import InvalidCertificate as InvalidCertificate
 from unskip.errors import UnskipError as UnskipError
 from unskip.verdict import Verdict as Verdict
-
-__version__ = "0.1.0"

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import ml_dtypes
 import numpy as np
@@ -27,6 +27,8 @@ __all__ = ["NormKind", "PlainBlock", "ResidualBlock"]
 
 Array = npt.NDArray[np.float64]
 Weights = npt.NDArray[Any]
+#: NumPy arrays, nested sequences or torch tensors (which numpy's own ArrayLike leaves out).
+Arrayish = Any
 
 
 class NormKind(StrEnum):
@@ -232,6 +234,21 @@ def _rows(inputs: npt.ArrayLike, d: int) -> Array:
 class PlainBlock(_Block):
     """A residual-free block: ``w_down σ(w_up x + b_up) + b_down``, gated or not."""
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            w_up: Arrayish,
+            w_down: Arrayish,
+            activation: str | Activation,
+            b_up: Arrayish | None = None,
+            b_down: Arrayish | None = None,
+            w_gate: Arrayish | None = None,
+            b_gate: Arrayish | None = None,
+            up_activation: str | Activation | None = None,
+        ) -> None: ...
+
     def __call__(self, inputs: npt.ArrayLike) -> Array:
         """Evaluate in float64 on ``inputs`` of shape (n, d)."""
         return self.branch(_rows(inputs, self.d))
@@ -258,6 +275,28 @@ class ResidualBlock(_Block):
     norm_eps: float = 1e-5
     out_norm_gain: Weights | None = None
     out_norm_bias: Weights | None = None
+
+    if TYPE_CHECKING:  # what may be passed is wider than what is stored
+
+        def __init__(
+            self,
+            *,
+            w_up: Arrayish,
+            w_down: Arrayish,
+            activation: str | Activation,
+            b_up: Arrayish | None = None,
+            b_down: Arrayish | None = None,
+            w_gate: Arrayish | None = None,
+            b_gate: Arrayish | None = None,
+            up_activation: str | Activation | None = None,
+            skip: Arrayish | None = None,
+            norm: str | NormKind | None = None,
+            norm_gain: Arrayish | None = None,
+            norm_bias: Arrayish | None = None,
+            norm_eps: float = 1e-5,
+            out_norm_gain: Arrayish | None = None,
+            out_norm_bias: Arrayish | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         try:

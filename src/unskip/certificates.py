@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
@@ -27,14 +26,15 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from unskip.errors import InvalidCertificate
+from unskip.files import write_whole
 
 __all__ = ["Answer", "Assumptions", "Certificate", "Interval", "Rule", "Scope"]
 
 FORMAT: Final = "unskip-certificate"
 VERSION: Final = 1
 SCHEMA: Final = frozenset(
-    "format version block answer scope rule assumptions activation gated norm d m "
-    "defect width data".split()
+    {"format", "version", "block", "answer", "scope", "rule", "assumptions", "activation"}
+    | {"gated", "norm", "d", "m", "defect", "width", "data"}
 )
 
 
@@ -60,6 +60,7 @@ class Rule(StrEnum):
     reference: str
 
     def __new__(cls, value: str, reference: str) -> Rule:
+        """A member that is its text and carries its reference."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.reference = reference
@@ -223,13 +224,13 @@ class Certificate:
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        stem = _file_stem(name or self.block or "block")
+        stem = quote(name or self.block or "block", safe=" ")
         if self.arrays:
             arrays = {k: np.ascontiguousarray(v) for k, v in self.arrays.items()}
-            _write_whole(directory / f"{stem}.safetensors", save(arrays))
+            write_whole(directory / f"{stem}.safetensors", save(arrays))
         text = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
         path = directory / f"{stem}.json"
-        _write_whole(path, text.encode())
+        write_whole(path, text.encode())
         return path
 
     @classmethod
@@ -258,19 +259,3 @@ def _interval(pair: Any) -> Interval:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not allowed")
-
-
-def _file_stem(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "._-" else "_" for c in name).lstrip(".") or "block"
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write to a temporary file in the same directory, then rename."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -20,6 +20,7 @@ from unskip.decision import nondegeneracy, width
 from unskip.decision.impossibility import Finding, affine, unconditional
 from unskip.decision.question import Question, SubsetCondition
 from unskip.decision.subset import Outcome, search
+from unskip.decision.width import Indices
 from unskip.verdict import Verdict
 
 __all__ = ["decide"]
@@ -94,7 +95,7 @@ def _conclude(question: Question, outcome: Outcome, degenerate: str | None, wide
             Answer.NOT_ABSORBABLE,
             Scope.THIS_WIDTH,
             Rule.SUBSET_CONDITION,
-            f"no set of neurons, flipped, adds up to the skip ({_EVIDENCE[known['evidence']]}), "
+            f"no set of neurons, flipped, adds up to the skip ({_EVIDENCE[str(known['evidence'])]}), "
             "and the neurons are pairwise distinct, so nothing else could",
             Interval(m + 1, widest),
             known,
@@ -148,7 +149,7 @@ def _verdict(
     question: Question,
     finding: Finding,
     outcome: Outcome | None = None,
-    arrays: dict[str, np.ndarray] | None = None,  # type: ignore[type-arg]
+    arrays: dict[str, Indices] | None = None,
 ) -> Verdict:
     block = question.block
     defect = None if outcome is None else outcome.defect

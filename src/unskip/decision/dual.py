@@ -129,6 +129,7 @@ def cheap(condition: SubsetCondition) -> Iterator[Trial]:
     signs = np.where(diagonal < 0, -1.0, 1.0)
     i = int(np.argmax(np.abs(diagonal) - (absolute - signs * totals) / 2))
     sign = int(signs[i])
+    data: dict[str, int | str | bool]
     data = {"evidence": "coordinate", "row": i, "column": i, "sign": sign}
     inner, with_skip, norm, mass = down[i] * up[:, i], float(a[i, i]), 1.0, 1.0
     if condition.centred:

@@ -72,7 +72,7 @@ def _equal_rows(rows: Array) -> Iterator[tuple[int, int]]:
     plain = np.ascontiguousarray(rows + 0.0)
     keys = plain.view(np.dtype((np.void, plain.itemsize * plain.shape[1]))).ravel()
     groups: dict[bytes, list[int]] = {}
-    for index, key in enumerate(keys.tolist()):
-        groups.setdefault(key, []).append(index)
+    for index, key in enumerate(keys):
+        groups.setdefault(key.tobytes(), []).append(index)
     for group in groups.values():
         yield from combinations(group, 2)

@@ -1,0 +1,195 @@
+"""The command line: parse, call, print.
+
+Results go to stdout, everything else to stderr.  Exit codes: 0 done; 1 the thing asked does
+not hold (a certificate that fails its check); 2 bad usage or bad input; 3 a fault of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from unskip import __version__
+from unskip.audit import Audit, BlockReport, audit, find_block
+from unskip.certificates import Certificate
+from unskip.checker import check
+from unskip.errors import InvalidCertificate, UnskipError
+from unskip.files import refuse_existing, write_whole
+from unskip.frontends import Model, open_model
+from unskip.reports.console import print_audit
+from unskip.reports.document import audit_document
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Can an MLP absorb its own skip connection?  Decide it, prove it, check the proof.",
+)
+
+ModelPath = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A Hugging Face directory, .npz or .safetensors.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no notes.")]
+
+
+def _version(shown: bool) -> None:
+    if shown:
+        typer.echo(f"unskip {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options that stand before the command."""
+
+
+@app.command("audit")
+def audit_command(
+    model: ModelPath,
+    json_to: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is stdout.")
+    ] = None,
+    certificates: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write one certificate a block.")
+    ] = None,
+    blocks: Annotated[str, typer.Option(metavar="GLOB", help="Select blocks by name.")] = "*",
+    inner: Annotated[
+        bool, typer.Option("--inner", help="Study z + MLP(z) of pre-norm blocks.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Stop at the first certificate; looser bounds.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing output.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say, block by block, whether the skip can be absorbed, with a proof."""
+    for path in (certificates, Path(json_to) if json_to not in (None, "-") else None):
+        if path is not None:
+            refuse_existing(path, force=force)
+    result = audit(model, blocks=blocks, inner=inner, quick=quick)
+    files = _save_certificates(_with_progress(result, quiet=quiet), certificates)
+    document = json.dumps(audit_document(result, files), indent=1, ensure_ascii=False)
+    if json_to == "-":
+        typer.echo(document)
+        return
+    if json_to is not None:
+        write_whole(Path(json_to), (document + "\n").encode())
+    print_audit(result, _stdout())
+
+
+@app.command("check")
+def check_command(
+    directory: Annotated[
+        Path, typer.Argument(metavar="CERTIFICATES", help="A directory that audit wrote.")
+    ],
+    model: ModelPath,
+    quiet: Quiet = False,
+) -> None:
+    """Validate certificates against the model's own weights, independently of audit."""
+    paths = sorted(directory.glob("*.json")) if directory.is_dir() else []
+    if not paths:
+        raise UnskipError(f"{directory} holds no certificates", hint="audit --certificates DIR")
+    opened = open_model(model)
+    covered: set[str] = set()
+    failures = 0
+    for path in paths:
+        try:
+            certificate = Certificate.load(path)
+            sentence = _check(certificate, opened)
+            covered.add(certificate.block.removesuffix("/inner"))
+            typer.echo(f"ok      {sentence}")
+        except InvalidCertificate as error:
+            failures += 1
+            typer.echo(f"FAILED  {path.name}: {error.message}")
+    bare = [source.name for source in opened.blocks if source.name not in covered]
+    if bare and not quiet:
+        typer.echo(f"{len(bare)} blocks of the model have no valid certificate here", err=True)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _check(certificate: Certificate, model: Model) -> str:
+    block = find_block(model, certificate)
+    if block is None:
+        raise InvalidCertificate(f"the model has no block {certificate.block!r}")
+    return str(check(certificate, block))
+
+
+@app.command("demo")
+def demo_command(quiet: Quiet = False) -> None:
+    """Audit a small residual network that ships with the package, and check the proofs."""
+    with resources.as_file(resources.files("unskip") / "data" / "digits.safetensors") as path:
+        result = audit(path)
+        with tempfile.TemporaryDirectory() as directory:
+            _save_certificates(_with_progress(result, quiet=quiet), Path(directory))
+            print_audit(result, _stdout())
+            opened = open_model(path)
+            for file in sorted(Path(directory).glob("*.json")):
+                typer.echo(f"checked: {_check(Certificate.load(file), opened)}")
+
+
+def _save_certificates(reports: Iterable[BlockReport], directory: Path | None) -> dict[str, str]:
+    """Write each certificate as its block is decided; return the file names by block."""
+    files: dict[str, str] = {}
+    for report in reports:
+        if directory is not None:
+            files[report.name] = report.verdict.certificate.save(directory).name
+    return files
+
+
+def _with_progress(result: Audit, *, quiet: bool) -> Iterator[BlockReport]:
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=quiet or not console.is_terminal
+    ) as progress:
+        yield from progress.track(result, total=len(result), description="deciding")
+
+
+def _stdout() -> Console:
+    """Rich on a terminal; in a pipe no colour and no wrapping."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(width=1000, highlight=False, no_color=True)
+
+
+def main() -> NoReturn:
+    """Run the command line; every failure is one line on stderr and an exit code."""
+    try:
+        app(standalone_mode=True)
+    except UnskipError as error:
+        _fail(str(error), 2)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        _fail(f"{error.filename or 'a file'}: {error.strerror or error}", 2)
+    except MemoryError:
+        _fail("not enough memory for this block", 2)
+    except Exception as error:
+        _fail(f"a fault of unskip's own, please report it: {type(error).__name__}: {error}", 3)
+    sys.exit(0)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    line = " ".join(message.split())
+    typer.echo(f"error: {line}", err=True)
+    sys.exit(code)

@@ -1,0 +1,48 @@
+"""What every frontend yields: a model as a list of blocks that are loaded when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from unskip.blocks import ResidualBlock
+from unskip.errors import ModelError, UnskipError
+
+
+@dataclass(frozen=True)
+class BlockSource:
+    """One residual block of a model: its name, and how to read it."""
+
+    name: str
+    read: Callable[[], ResidualBlock]
+    #: How many layers of the model share these weights.
+    places: int = 1
+
+    def load(self) -> ResidualBlock:
+        """Read the block; an error names it."""
+        try:
+            return self.read()
+        except UnskipError as error:
+            if self.name in error.message:
+                raise
+            raise ModelError(f"block {self.name}: {error.message}", hint=error.hint) from None
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model: where it came from, what it says it is, and its blocks in order."""
+
+    path: str
+    kind: str
+    blocks: tuple[BlockSource, ...]
+    description: Mapping[str, Any] = field(default_factory=dict)
+
+    def select(self, pattern: str) -> tuple[BlockSource, ...]:
+        """The blocks whose names match a glob; raises :class:`ModelError` when none does."""
+        chosen = tuple(b for b in self.blocks if fnmatchcase(b.name, pattern))
+        if not chosen:
+            known = ", ".join(b.name for b in self.blocks[:4])
+            raise ModelError(f"no block matches {pattern!r}", hint=f"there are: {known}, …")
+        return chosen

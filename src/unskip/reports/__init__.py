@@ -1,0 +1,5 @@
+"""Verdicts for people and for programs.
+
+console.py   the table
+document.py  the JSON document
+"""
