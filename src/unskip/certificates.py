@@ -73,6 +73,7 @@ class Rule(StrEnum):
     EVEN_RECESSION = ("even-recession", "theory §3, recession functions")
     ONE_SIDED_INDEPENDENCE = ("one-sided-independence", "theory §3, independence")
     PRE_NORM = ("pre-norm", "theory §3, bounded image of the norm")
+    HIDDEN_BIAS = ("hidden-bias", "theory §6, uniqueness of the canonical form")
     LINEAR_RANK = ("linear-rank", "theory §3, rank of an affine map")
     SUBSET_CONDITION = ("subset-condition", "Mijoski & Karbevski 2026, Thm 8, 10; theory §4–§6")
     UNDECIDED = ("undecided", "bounds only")

@@ -93,13 +93,22 @@ def _index(c: Certificate, key: str, size: int) -> int:
     return value
 
 
-def _require_injective_norm(block: ResidualBlock) -> None:
+def _norm_is_injective(block: ResidualBlock) -> bool:
     """With ε > 0 and no zero gain, equal normed outputs have equal (centred) inputs."""
     if block.norm.placement != "post":
-        return
+        return True
     gain_lost = block.norm_gain is not None and bool((block.norm_gain == 0).any())
-    if block.norm_eps <= 0 or gain_lost:
+    return block.norm_eps > 0 and not gain_lost
+
+
+def _require_injective_norm(block: ResidualBlock) -> None:
+    if not _norm_is_injective(block):
         _refuse("the following norm discards more than the statement says")
+
+
+def _lacks_biases(c: Certificate, block: ResidualBlock) -> bool:
+    """The block uses hidden biases, and the replacement may have none."""
+    return not c.assumptions.hidden_bias and any(b.any() for b in block.hidden_biases)
 
 
 # --------------------------------------------------------------------------------------
@@ -220,6 +229,23 @@ def _pre_norm(c: Certificate, block: ResidualBlock) -> Scope | None:
     return Scope.ANY_WIDTH if block.norm.placement in ("pre", "sandwich") else None
 
 
+def _hidden_bias(c: Certificate, block: ResidualBlock) -> str:
+    """Distinct neurons are unique (§6), so one with a hidden bias is in every replacement."""
+    _expect(c, ("neuron", "nondegenerate"))
+    _parity(block)
+    _require_injective_norm(block)
+    neuron = _index(c, "neuron", block.m)
+    if c.assumptions.hidden_bias or block.b_up is None or block.b_up[neuron] == 0:
+        _refuse("its neuron has no hidden bias, or the replacement may have one")
+    if not _nondegenerate(c, block):
+        _refuse("without distinct neurons, a hidden bias may cancel")
+    if c.answer is not Answer.NOT_ABSORBABLE or c.defect is not None:
+        _refuse("the rule proves 'not absorbable' and no defect")
+    if c.scope is not Scope.ANY_WIDTH or (c.width.lower, c.width.upper) != (math.inf, math.inf):
+        _refuse("the rule speaks of every width")
+    return f"neuron {neuron} needs its hidden bias, at any width [{c.rule.reference}]"
+
+
 # --------------------------------------------------------------------------------------
 # Affine blocks.
 
@@ -303,7 +329,7 @@ def _subset_condition(c: Certificate, block: ResidualBlock) -> str:
     if c.data.get("evidence") not in _EVIDENCE:
         _refuse("its evidence is none")
     _require_injective_norm(block)
-    if any(b.any() for b in block.hidden_biases) and not c.assumptions.hidden_bias:
+    if _lacks_biases(c, block):
         _refuse("a replacement without hidden biases is outside the theorem")
     _bounds(c, block, condition, lower_width=block.m + 1)
     return (
@@ -317,7 +343,7 @@ def _flip(c: Certificate, block: ResidualBlock, condition: _Condition) -> str:
     _expect(c, ("evidence", "nondegenerate"), ("achieved",))
     if c.data["evidence"] != "flip":
         _refuse("a subset is certified by itself")
-    if any(b.any() for b in block.hidden_biases) and not c.assumptions.hidden_bias:
+    if _lacks_biases(c, block):
         _refuse("the flipped block has hidden biases")
     subset = _indices(c, "achieved", block.m)
     if any(any(row) for row in _total(condition, subset)):
@@ -333,15 +359,16 @@ def _flip(c: Certificate, block: ResidualBlock, condition: _Condition) -> str:
 def _undecided(c: Certificate, block: ResidualBlock) -> str:
     if c.answer is not Answer.UNKNOWN or c.scope is not Scope.THIS_WIDTH:
         _refuse("undecided means unknown, at this width")
+    if c.defect is not None and _lacks_biases(c, block):
+        _refuse("the subset condition is not about replacements without hidden biases")
     if c.defect is None:
         _expect(c, ())
         if c.width.lower > 0 or not math.isinf(c.width.upper):
             _refuse("its bounds of the width are not proved")
         return "nothing is claimed"
     condition = _Condition(c, block, _parity(block))
-    if c.data.get("nondegenerate") is True:
-        _require_injective_norm(block)
-    _bounds(c, block, condition, lower_width=block.m if c.data.get("nondegenerate") else 0)
+    forced = c.data.get("nondegenerate") is True and _norm_is_injective(block)
+    _bounds(c, block, condition, lower_width=block.m if forced else 0)
     return f"undecided; the relative defect lies in [{c.defect.lower:.3g}, {c.defect.upper:.3g}]"
 
 
@@ -612,6 +639,7 @@ _CHECKS: dict[Rule, Callable[[Certificate, ResidualBlock], str]] = {
     Rule.EVEN_RECESSION: _unconditional(_recession),
     Rule.ONE_SIDED_INDEPENDENCE: _unconditional(_one_sided),
     Rule.PRE_NORM: _unconditional(_pre_norm),
+    Rule.HIDDEN_BIAS: _hidden_bias,
     Rule.LINEAR_RANK: _linear_rank,
     Rule.SUBSET_CONDITION: _subset_condition,
     Rule.UNDECIDED: _undecided,

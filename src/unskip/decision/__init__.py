@@ -62,9 +62,11 @@ def _by_subset_condition(question: Question, *, quick: bool) -> Verdict:
     pre = block.norm.placement in ("pre", "sandwich")
     if kappa is None or not any(kappa) or pre:
         return _verdict(question, _open(_why_not_covered(question)))
+    degenerate = nondegeneracy.obstacle(question)
+    if question.lacks_biases:
+        return _verdict(question, _without_hidden_biases(question, degenerate))
     condition = SubsetCondition.of(question, kappa)
     outcome = search(condition, quick=quick)
-    degenerate = nondegeneracy.obstacle(question)
     rows, columns = width.independent_rows(condition.up)
     widest = width.upper(condition, rows.size)
     finding = _conclude(question, outcome, degenerate, widest)
@@ -80,7 +82,7 @@ def _conclude(question: Question, outcome: Outcome, degenerate: str | None, wide
     """From what is known of the subsets to what is known of absorption."""
     m = question.block.m
     known = {**outcome.data, "nondegenerate": degenerate is None}
-    if outcome.subset is not None and _bias_obstacle(question) is None:
+    if outcome.subset is not None:
         return Finding(
             Answer.ABSORBABLE,
             Scope.THIS_WIDTH,
@@ -89,7 +91,7 @@ def _conclude(question: Question, outcome: Outcome, degenerate: str | None, wide
             Interval(m if degenerate is None else 0, m),
             known,
         )
-    obstacle = degenerate or question.norm_obstacle or _bias_obstacle(question)
+    obstacle = degenerate or question.norm_obstacle
     if outcome.refuted and obstacle is None:
         return Finding(
             Answer.NOT_ABSORBABLE,
@@ -100,9 +102,7 @@ def _conclude(question: Question, outcome: Outcome, degenerate: str | None, wide
             Interval(m + 1, widest),
             known,
         )
-    if outcome.subset is not None:
-        reason = f"a subset of flips absorbs the skip, but {obstacle}"
-    elif outcome.refuted:
+    if outcome.refuted:
         reason = f"no subset of flips absorbs the skip (proved), but {obstacle}"
     else:
         reason = "the rank-one terms are linearly dependent, and no certificate was found"
@@ -127,11 +127,22 @@ def _open(
     return Finding(Answer.UNKNOWN, Scope.THIS_WIDTH, Rule.UNDECIDED, reason, bounds, data or {})
 
 
-def _bias_obstacle(question: Question) -> str | None:
-    needed = any(b.any() for b in question.block.hidden_biases)
-    if question.assumptions.hidden_bias or not needed:
-        return None
-    return "a replacement without hidden biases is asked for a block that has them"
+def _without_hidden_biases(question: Question, degenerate: str | None) -> Finding:
+    """The block has hidden biases and its replacement may not: the neurons must stay."""
+    obstacle = degenerate or question.norm_obstacle
+    if obstacle is not None:
+        return _open(f"a replacement without hidden biases is asked for, and {obstacle}")
+    assert question.block.b_up is not None
+    neuron = int(np.argmax(question.block.b_up != 0))
+    never = Interval(float("inf"), float("inf"))
+    return Finding(
+        Answer.NOT_ABSORBABLE,
+        Scope.ANY_WIDTH,
+        Rule.HIDDEN_BIAS,
+        f"neuron {neuron} has a hidden bias, and no sum of neurons without one replaces it",
+        never,
+        {"neuron": neuron, "nondegenerate": True},
+    )
 
 
 def _why_not_covered(question: Question) -> str:

@@ -47,6 +47,12 @@ class Question:
         return self.assumptions.modulo == "mean"
 
     @property
+    def lacks_biases(self) -> bool:
+        """The block uses hidden biases, and its replacement may have none."""
+        used = any(b.any() for b in self.block.hidden_biases)
+        return used and not self.assumptions.hidden_bias
+
+    @property
     def norm_obstacle(self) -> str | None:
         """Why the following norm does not reduce to comparing (centred) outputs, if so.
 
