@@ -177,7 +177,8 @@ class Certificate:
     def _parse(cls, document: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Certificate:
         if not isinstance(document, dict) or set(document) != SCHEMA:
             raise ValueError("its keys are not those of the format")
-        if document["format"] != FORMAT or document["version"] != VERSION:
+        version = document["version"]
+        if document["format"] != FORMAT or type(version) is not int or version != VERSION:
             raise ValueError(f"not version {VERSION} of the format {FORMAT}")
         assumptions = document["assumptions"]
         if set(assumptions) != {"hidden_bias", "output_bias", "modulo"}:
