@@ -19,11 +19,14 @@ OUT = Path(__file__).parent.parent / "src" / "unskip" / "data" / "digits.safeten
 
 
 class Residual(nn.Module):
+    """x + MLP(x)."""
+
     def __init__(self) -> None:
         super().__init__()
         self.up, self.down = nn.Linear(D, M), nn.Linear(M, D)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Rows in, rows out."""
         return x + self.down(torch.relu(self.up(x)))
 
 

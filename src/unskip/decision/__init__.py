@@ -97,8 +97,9 @@ def _conclude(question: Question, outcome: Outcome, degenerate: str | None, wide
             Answer.NOT_ABSORBABLE,
             Scope.THIS_WIDTH,
             Rule.SUBSET_CONDITION,
-            f"no set of neurons, flipped, adds up to the skip ({_EVIDENCE[str(known['evidence'])]}), "
-            "and the neurons are pairwise distinct, so nothing else could",
+            "no set of neurons, flipped, adds up to the skip "
+            f"({_EVIDENCE[str(known['evidence'])]}), and the neurons are pairwise distinct, "
+            "so nothing else could",
             Interval(m + 1, widest),
             known,
         )

@@ -35,14 +35,19 @@ class Gram:
 
     @classmethod
     def of(cls, condition: SubsetCondition, dtype: type[np.floating[Any]]) -> Gram:
-        """Two products of m×p×m and m×q×m operations."""
+        """Two products of m×p×m and m×q×m operations; m×p×q more for a full skip matrix."""
         down = condition.project(condition.down * condition.kappa_float).astype(dtype)
         up = condition.up.astype(dtype)
-        projected = condition.project(condition.a)
+        a = condition.a
         matrix = down.T @ down
         matrix *= up @ up.T
-        right = -np.einsum("jk,jk->j", down.T @ projected.astype(dtype), up)
-        return cls(matrix, right, down, up, projected)
+        n = min(a.shape)
+        diagonal = np.diagonal(a)[:n].astype(dtype)
+        if np.count_nonzero(a) == np.count_nonzero(diagonal):  # ⟨A, ΠR_j⟩ by elements
+            right = -np.einsum("ij,ji->j", down[:n], up[:, :n] * diagonal)
+        else:
+            right = -np.einsum("jk,jk->j", down.T @ a.astype(dtype), up)
+        return cls(matrix, right, down, up, condition.project(a))
 
     def solve(self) -> Floats | None:
         """s = G⁻¹ r; with the slightest ridge where G is numerically singular."""

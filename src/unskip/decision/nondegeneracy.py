@@ -8,7 +8,7 @@ quotients differ are therefore not parallel; equal quotients are compared as fra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import combinations
 
@@ -68,11 +68,16 @@ def _parallel(rows: Array) -> tuple[int, int] | None:
 
 
 def _equal_rows(rows: Array) -> Iterator[tuple[int, int]]:
-    """All pairs of equal rows (−0 and 0 are equal)."""
+    """All pairs of equal rows (−0 and 0 are equal): by their first entries, then in full."""
     plain = np.ascontiguousarray(rows + 0.0)
-    keys = plain.view(np.dtype((np.void, plain.itemsize * plain.shape[1]))).ravel()
+    for alike in _groups(np.ascontiguousarray(plain[:, :4]), range(len(plain))):
+        for equal in _groups(plain, alike):
+            yield from combinations(equal, 2)
+
+
+def _groups(rows: Array, indices: Iterable[int]) -> Iterator[list[int]]:
+    """The groups of two or more equal rows."""
     groups: dict[bytes, list[int]] = {}
-    for index, key in enumerate(keys):
-        groups.setdefault(key.tobytes(), []).append(index)
-    for group in groups.values():
-        yield from combinations(group, 2)
+    for index in indices:
+        groups.setdefault(rows[index].tobytes(), []).append(index)
+    return (group for group in groups.values() if len(group) > 1)

@@ -30,6 +30,8 @@ def open_model(path: str | Path) -> Model:
         return read_directory(path)
     if not path.exists():
         raise ModelError(f"{path} does not exist")
+    if not path.is_file():
+        raise ModelError(f"{path} is neither a directory nor a regular file")
     match path.suffix:
         case ".npz":
             return read_npz(path)
