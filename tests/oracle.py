@@ -100,38 +100,60 @@ class Oracle:
         flat = [[x for row in self.term(j) for x in row] for j in range(self.m)]
         return rank(flat) == self.m
 
+    def groups(self, *, hyperplanes: bool) -> list[list[int]]:
+        """Neurons that are one neuron, without those of zero input weights."""
+        full = [[*row, b] for row, b in zip(self.up, self.bias, strict=True)]
+        sets: list[list[int]] = []
+        for j in range(self.m):
+            if not any(self.up[j]):
+                continue
+            for members in sets:
+                other = full[members[0]]
+                same = full[j] == other or full[j] == [-x for x in other]
+                if same or (hyperplanes and rank([full[j], other]) < 2):
+                    members.append(j)
+                    break
+            else:
+                sets.append([j])
+        return sets
+
     def distinct(self, *, hyperplanes: bool) -> bool:
         """Nondegenerate: no zero rows or columns, no two neurons that coincide."""
-        full = [[*row, b] for row, b in zip(self.up, self.bias, strict=True)]
-        if any(not any(row) for row in self.up) or any(not any(c) for c in self.columns):
-            return False
-        for x, y in combinations(full, 2):
-            if hyperplanes and rank([x, y]) < 2:
-                return False
-            if x == y or x == [-v for v in y]:
-                return False
-        return True
+        sets = self.groups(hyperplanes=hyperplanes)
+        return len(sets) == self.m and all(any(column) for column in self.columns)
 
-    def minimal_width(self) -> int:
-        """w* of theory §6 for nondegenerate neurons, over every T and every orientation.
+    def minimal_width(self, *, hyperplanes: bool, constant: bool = False) -> int:
+        """w* of theory §6, from the canonical form: every T, every orientation.
 
-        The optional constant neuron that a missing output bias may need is left out, so
-        without an output bias this is an upper bound.
+        ``constant``: a constant neuron is of use (no output bias, hidden biases allowed).
         """
-        columns = len(self.skip[0])
+        full = [[*row, b] for row, b in zip(self.up, self.bias, strict=True)]
+        kinks: list[tuple[list[Fraction], list[Fraction]]] = []
+        for members in self.groups(hyperplanes=hyperplanes):
+            first = full[members[0]]
+            lead = next(i for i, x in enumerate(first) if x)
+            scale = {j: abs(full[j][lead] / first[lead]) for j in members}
+            column = [
+                sum(self.kappa[j] * scale[j] * self.columns[j][i] for j in members)
+                for i in range(self.d)
+            ]
+            if any(column):
+                kinks.append((column, self.rows[members[0]]))
         half = [
             [x + sum(self.term(j)[i][k] for j in range(self.m)) / 2 for k, x in enumerate(row)]
             for i, row in enumerate(self.skip)
         ]
-        best = 2 * self.d + self.m
-        for signs in product((-1, 1, 0), repeat=self.m):
-            twins = [self.rows[j] for j in range(self.m) if signs[j] == 0]
+        columns = len(self.skip[0])
+        last = [Fraction(int(k == columns - 1)) for k in range(columns)]
+        best = 2 * self.d
+        for signs in product((-1, 1, 0), repeat=len(kinks)):
             linear = [list(row) for row in half]
-            for j, sign in enumerate(signs):
-                term = self.term(j)
+            for sign, (column, row) in zip(signs, kinks, strict=True):
                 for i in range(self.d):
                     for k in range(columns):
-                        linear[i][k] -= sign * term[i][k] / 2
-            modulo = rank([*linear, *twins]) - rank(twins) if twins else rank(linear)
-            best = min(best, self.m + len(twins) + 2 * modulo)
-        return best
+                        linear[i][k] -= sign * column[i] * row[k] / 2
+            twins = [row for sign, (_, row) in zip(signs, kinks, strict=True) if sign == 0]
+            for bought in (twins, [*twins, last]) if constant else (twins,):
+                modulo = rank([*linear, *bought]) - rank(bought)
+                best = min(best, len(bought) + 2 * modulo)
+        return len(kinks) + best

@@ -109,14 +109,20 @@ class Facts:
     smoothness: Smoothness = Smoothness.OTHER
     independence: Independence = Independence.UNKNOWN
 
+    def __post_init__(self) -> None:
+        for name in ("parity", "reflection", "homogeneity", "slope", "even_recession"):
+            value = getattr(self, name)
+            if isinstance(value, int | float):
+                object.__setattr__(self, name, Fraction(value))
+
 
 @dataclass(frozen=True, eq=False)
 class Activation:
     """A named scalar function, applied elementwise in float64, with its :class:`Facts`.
 
-    ``slopes`` is set for PReLU with one slope a neuron: the last axis of the input must
-    then have that length.  Two activations are equal when they have the same name and
-    the same slopes.
+    ``slopes`` is set for PReLU, whose slopes are parameters: one for all, or one a neuron (the
+    last axis of the input must then have that length).  Two activations are equal when they
+    have the same name and the same slopes.
     """
 
     name: str
@@ -126,7 +132,8 @@ class Activation:
 
     def __call__(self, z: npt.ArrayLike) -> Array:
         """σ(z), elementwise, in float64 and of the same shape."""
-        return self.function(np.asarray(z, dtype=np.float64))
+        with np.errstate(over="ignore"):  # in an intermediate, infinity gives the right limit
+            return self.function(np.asarray(z, dtype=np.float64))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Activation):
@@ -149,12 +156,15 @@ class Activation:
 # The table.  ONE, ZERO and the shorthands below only shorten it.
 
 ZERO, ONE = Fraction(0), Fraction(1)
-_GATED_IDENTITY = {  # z·g(z) with g(z) + g(−z) = 1: κ = 1
+_GATED_IDENTITY = {  # z·g(z) with g(z) + g(−z) = 1: κ = 1; uniqueness needs its own theorem
     "growth": Growth.LINEAR,
     "value_at_zero": 0.0,
     "parity": ONE,
     "continuous_at_zero": True,
     "derivative_at_zero": 0.5,
+}
+_ANALYTIC_UNIQUE = {  # and the even parts of distinct neurons are independent (§6)
+    **_GATED_IDENTITY,
     "smoothness": Smoothness.ANALYTIC,
     "independence": Independence.SIGN,
 }
@@ -208,11 +218,13 @@ def prelu(slopes: npt.ArrayLike) -> Activation:
 
     Raises :class:`ActivationError` on slopes that are not finite.
     """
-    values = np.atleast_1d(np.asarray(slopes, dtype=np.float64))
+    values = np.atleast_1d(np.array(slopes, dtype=np.float64))  # a copy
     if values.ndim != 1 or values.size == 0 or not np.isfinite(values).all():
         raise ActivationError("PReLU slopes must be one finite number, or one a neuron")
+    frozen = tuple(float(a) for a in values)
     if np.all(values == values[0]):
-        return replace(_leaky_relu(float(values[0])), name=f"prelu({float(values[0])!r})")
+        name = f"prelu({frozen[0]!r})"
+        return replace(_leaky_relu(frozen[0]), name=name, slopes=frozen)
     facts = Facts(
         growth=Growth.LINEAR,
         value_at_zero=0.0,
@@ -221,12 +233,11 @@ def prelu(slopes: npt.ArrayLike) -> Activation:
         continuous_at_zero=True,
         smoothness=Smoothness.PIECEWISE_LINEAR,
     )
-    frozen = tuple(float(a) for a in values)
     return Activation("prelu", lambda z: np.where(z > 0, z, values * z), facts, slopes=frozen)
 
 
 def _gelu() -> Activation:
-    return Activation("gelu", lambda z: z * special.ndtr(z), _facts(_GATED_IDENTITY))
+    return Activation("gelu", lambda z: z * special.ndtr(z), _facts(_ANALYTIC_UNIQUE))
 
 
 def _gelu_tanh() -> Activation:
@@ -234,7 +245,7 @@ def _gelu_tanh() -> Activation:
     return Activation(
         "gelu_tanh",
         lambda z: 0.5 * z * (1 + np.tanh(root * (z + 0.044715 * z**3))),
-        _facts(_GATED_IDENTITY),
+        _facts(_ANALYTIC_UNIQUE),
     )
 
 
@@ -242,7 +253,7 @@ def _swish(beta: float = 1.0) -> Activation:
     if beta == 0:
         raise ActivationError("swish(0) is linear", hint="use identity and halve w_down")
     name = "silu" if beta == 1 else f"swish({beta!r})"
-    return Activation(name, lambda z: z * special.expit(beta * z), _facts(_GATED_IDENTITY))
+    return Activation(name, lambda z: z * special.expit(beta * z), _facts(_ANALYTIC_UNIQUE))
 
 
 def _quick_gelu() -> Activation:
@@ -264,26 +275,30 @@ def _softplus(beta: float = 1.0) -> Activation:
     if beta <= 0:
         raise ActivationError(f"softplus needs β > 0, not {beta!r}")
     name = "softplus" if beta == 1 else f"softplus({beta!r})"
-    facts = _facts(_GATED_IDENTITY, value_at_zero=math.log(2) / beta)
-    return Activation(name, lambda z: np.logaddexp(0, beta * z) / beta, facts)
+    facts = _facts(_ANALYTIC_UNIQUE, value_at_zero=math.log(2) / beta)
+
+    def function(z: Array) -> Array:
+        return np.maximum(z, 0) + np.log1p(np.exp(-np.abs(beta * z))) / beta
+
+    return Activation(name, function, facts)
 
 
 def _squareplus(b: float = 4.0) -> Activation:
     if b <= 0:
         raise ActivationError(f"squareplus needs b > 0, not {b!r}", hint="b = 0 is relu")
     name = "squareplus" if b == 4 else f"squareplus({b!r})"
-    facts = _facts(_GATED_IDENTITY, value_at_zero=math.sqrt(b) / 2)
+    facts = _facts(_ANALYTIC_UNIQUE, value_at_zero=math.sqrt(b) / 2)
     root = math.sqrt(b)
 
     def function(z: Array) -> Array:
-        far = np.hypot(z, root) + np.abs(z)  # the other half, b / far, without cancellation
-        return np.where(z > 0, far, b / far) / 2
+        far = np.hypot(z / 2, root / 2) + np.abs(z / 2)
+        return np.where(z > 0, far, b / far / 4)  # the other half, without cancellation
 
     return Activation(name, function, facts)
 
 
 def _log_sigmoid() -> Activation:
-    facts = _facts(_GATED_IDENTITY, value_at_zero=-math.log(2))
+    facts = _facts(_ANALYTIC_UNIQUE, value_at_zero=-math.log(2))
     return Activation("log_sigmoid", lambda z: np.asarray(special.log_expit(z)), facts)
 
 
@@ -348,6 +363,8 @@ def _power(name: str, k: int, function: ScalarFunction, **changes: Any) -> Activ
 
 def _gaussian(sigma: float = 1.0) -> Activation:
     """exp(−z²/(2σ²))."""
+    if sigma == 0:
+        raise ActivationError("gaussian needs σ ≠ 0")
     name = "gaussian" if sigma == 1 else f"gaussian({sigma!r})"
     facts = Facts(
         growth=Growth.BOUNDED,
@@ -384,8 +401,8 @@ def _shift(c: float = 1.0) -> Activation:
 
 def _clamped_swish(beta: float = 1.702, limit: float = 7.0) -> Activation:
     """z·sigmoid(βz) at min(z, limit): the gate half of the clamped gated block."""
-    if beta <= 0:
-        raise ActivationError(f"clamped_swish needs β > 0, not {beta!r}")
+    if beta <= 0 or limit <= 0:
+        raise ActivationError(f"clamped_swish needs β > 0, limit > 0, not {beta!r}, {limit!r}")
     facts = Facts(
         growth=Growth.BOUNDED, value_at_zero=0.0, continuous_at_zero=True, derivative_at_zero=0.5
     )
@@ -399,6 +416,8 @@ def _clamped_swish(beta: float = 1.702, limit: float = 7.0) -> Activation:
 
 def _clamped_shift(limit: float = 7.0, c: float = 1.0) -> Activation:
     """clip(z, −limit, limit) + c: the value half of the clamped gated block."""
+    if limit <= 0:
+        raise ActivationError(f"clamped_shift needs limit > 0, not {limit!r}")
     facts = Facts(
         growth=Growth.BOUNDED,
         value_at_zero=float(c),
@@ -628,8 +647,12 @@ def register(name: str, function: ScalarFunction, facts: Facts) -> Activation:
     contradicts raises :class:`FactContradicted` with the point.  Passing the trial is no
     proof: the facts are the user's word, and verdicts that rest on them say so.
     """
-    if name in _registered or _squash(name) in _CANONICAL or _squash(name) in _ALIASES:
+    call = _CALL.fullmatch(name)
+    word = _squash(call[1] if call else name)
+    if name in _registered or any(word in names for names in (_CANONICAL, _ALIASES, _GATED)):
         raise ActivationError(f"the name {name!r} is taken", hint="choose another one")
+    if isinstance(facts.parity, tuple):
+        raise ActivationError(f"{name}: declare one parity constant", hint="prelu has one a neuron")
     activation = Activation(name, function, facts)
     refuted = contradiction(activation)
     if refuted is not None:

@@ -109,5 +109,7 @@ def find_block(model: Model, certificate: Certificate) -> ResidualBlock | None:
     """The block of the model that a certificate is labelled with, if there is one."""
     inner = certificate.block.endswith(INNER)
     name = certificate.block.removesuffix(INNER)
-    source = next((s for s in model.blocks if s.name == name), None)
-    return None if source is None else read_block(source, inner=inner)
+    block = next((s.load() for s in model.blocks if s.name == name), None)
+    if block is None or not inner:
+        return block
+    return block.inner() if block.norm.placement == "pre" else None

@@ -73,12 +73,14 @@ def _as_weights(name: str, value: Any) -> Weights:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         value = _from_torch(name, value)
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise BlockError(f"{name} is not an array of numbers: {error}") from None
     if array.dtype.kind in "iub":
-        widened = array.astype(np.float64)
-        if array.size and not np.array_equal(widened.astype(array.dtype), array):
-            raise BlockError(f"{name}: integers beyond 2**53 have no exact float64")
-        array = widened
+        if array.size and (array.max() > 2**53 or array.min() < -(2**53)):
+            raise BlockError(f"{name}: integers beyond 2**53 may have no exact float64")
+        array = array.astype(np.float64)
     try:
         lossless = np.can_cast(array.dtype, np.float64) or array.dtype == ml_dtypes.bfloat16
     except TypeError:
@@ -87,15 +89,25 @@ def _as_weights(name: str, value: Any) -> Weights:
         raise BlockError(
             f"{name} has dtype {array.dtype}", hint="give float64, float32, float16 or bfloat16"
         )
-    if not np.isfinite(array).all():
-        where = np.argwhere(~np.isfinite(array))[0].tolist()
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        finite = np.isfinite(array)
+    if not finite.all():
+        where = np.argwhere(~finite)[0].tolist()
         raise BlockError(
             f"{name} has a NaN or infinite entry at {where}", hint="repair the weights"
         )
-    if array.flags.writeable:
+    if _may_change(array):
         array = array.copy()
         array.flags.writeable = False
     return array
+
+
+def _may_change(array: Weights) -> bool:
+    """Whether the array, or one that it is a view of, is writeable."""
+    if array.flags.writeable:
+        return True
+    base: object = array.base
+    return isinstance(base, np.ndarray) and _may_change(base)
 
 
 def _from_torch(name: str, tensor: Any) -> Weights:
@@ -109,7 +121,12 @@ def _from_torch(name: str, tensor: Any) -> Weights:
     if tensor.dtype == torch.bfloat16:
         bits: Weights = tensor.contiguous().view(torch.uint16).numpy()
         return bits.view(ml_dtypes.bfloat16)
-    array: Weights = tensor.numpy()
+    try:
+        array: Weights = tensor.numpy()
+    except TypeError:
+        raise BlockError(
+            f"{name} has dtype {tensor.dtype}", hint="give float64, float32, float16 or bfloat16"
+        ) from None
     return array
 
 
@@ -146,9 +163,10 @@ class _Block:
         self._check_shapes()
         if self.b_gate is not None and self.w_gate is None:
             raise BlockError("b_gate is given without w_gate")
-        slopes = self.activation.slopes
-        if slopes is not None and len(slopes) != self.m:
-            raise BlockError(f"PReLU has {len(slopes)} slopes for m = {self.m} neurons")
+        for activation in (self.activation, self.up_activation):
+            slopes = None if activation is None else activation.slopes
+            if slopes is not None and len(slopes) not in (1, self.m):
+                raise BlockError(f"PReLU has {len(slopes)} slopes for m = {self.m} neurons")
 
     def _set_activations(self) -> None:
         if self.w_gate is None:

@@ -76,6 +76,7 @@ class Rule(StrEnum):
     HIDDEN_BIAS = ("hidden-bias", "theory §6, uniqueness of the canonical form")
     LINEAR_RANK = ("linear-rank", "theory §3, rank of an affine map")
     SUBSET_CONDITION = ("subset-condition", "Mijoski & Karbevski 2026, Thm 8, 10; theory §4–§6")
+    MINIMAL_WIDTH = ("minimal-width", "theory §6, minimal width theorem")
     UNDECIDED = ("undecided", "bounds only")
 
 
@@ -100,16 +101,20 @@ class Assumptions:
 
     ``hidden_bias`` and ``output_bias``: may the replacement have them?  ``modulo``: what
     the following norm discards, ``"nothing"`` or ``"mean"`` (post-LayerNorm).
+    ``slopes_kept``: PReLU's slopes are parameters, and the replacement has those of the block.
     """
 
     hidden_bias: bool
     output_bias: bool
     modulo: str = "nothing"
+    slopes_kept: bool = False
 
     def __str__(self) -> str:
         hidden = "may have hidden biases" if self.hidden_bias else "has no hidden biases"
         output = "may have an output bias" if self.output_bias else "has no output bias"
         text = f"the replacement {hidden} and {output}"
+        if self.slopes_kept:
+            text += ", with the PReLU slopes of the block"
         if self.modulo == "mean":
             text += "; outputs are compared up to their mean, which the LayerNorm discards"
         return text
@@ -152,6 +157,7 @@ class Certificate:
                 "hidden_bias": self.assumptions.hidden_bias,
                 "output_bias": self.assumptions.output_bias,
                 "modulo": self.assumptions.modulo,
+                "slopes_kept": self.assumptions.slopes_kept,
             },
             "activation": self.activation,
             "gated": self.gated,
@@ -181,9 +187,10 @@ class Certificate:
         if document["format"] != FORMAT or type(version) is not int or version != VERSION:
             raise ValueError(f"not version {VERSION} of the format {FORMAT}")
         assumptions = document["assumptions"]
-        if set(assumptions) != {"hidden_bias", "output_bias", "modulo"}:
+        flagged = ("hidden_bias", "output_bias", "slopes_kept")
+        if set(assumptions) != {*flagged, "modulo"}:
             raise ValueError("the keys of assumptions are not those of the format")
-        flags = (assumptions["hidden_bias"], assumptions["output_bias"], document["gated"])
+        flags = (*(assumptions[flag] for flag in flagged), document["gated"])
         if not all(isinstance(flag, bool) for flag in flags):
             raise ValueError("gated and the biases must be true or false")
         if assumptions["modulo"] not in ("nothing", "mean"):
@@ -227,7 +234,9 @@ class Certificate:
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         stem = quote(name or self.block or "block", safe=" ")
-        if self.arrays:
+        if not self.arrays:
+            (directory / f"{stem}.safetensors").unlink(missing_ok=True)
+        else:
             arrays = {k: np.ascontiguousarray(v) for k, v in self.arrays.items()}
             write_whole(directory / f"{stem}.safetensors", save(arrays))
         text = json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
@@ -241,7 +250,11 @@ class Certificate:
         path = Path(path)
         beside = path.with_name(path.name.removesuffix(".json") + ".safetensors")
         try:
-            document = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+            document = json.loads(
+                path.read_bytes(),
+                parse_constant=_refuse_constant,
+                object_pairs_hook=_without_repetition,
+            )
             arrays = load_file(beside) if beside.exists() else {}
         except (OSError, ValueError, SafetensorError, RecursionError) as error:
             raise InvalidCertificate(f"{path}: cannot be read: {error}") from None
@@ -252,11 +265,17 @@ class Certificate:
 
 
 def _interval(pair: Any) -> Interval:
-    lower, upper = (math.inf if x is None else x for x in pair)
+    lower, upper = pair
     for x in (lower, upper):
-        if type(x) not in (int, float) or math.isnan(x):
+        if x is not None and not (type(x) in (int, float) and abs(x) < 2**1023):
             raise ValueError("a bound is not a number")
-    return Interval(lower, upper)
+    return Interval(*(math.inf if x is None else float(x) for x in (lower, upper)))
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("a key is given twice")
+    return dict(pairs)
 
 
 def _refuse_constant(name: str) -> Any:

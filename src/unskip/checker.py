@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from typing import Any, NoReturn
 
 import flint
@@ -30,6 +31,7 @@ Exact = list[list[int]]
 
 MODULUS = 2**31 - 1
 EPS = 2.0**-52
+LARGEST = 2**45
 #: Relative error, at most, of a floating-point sum of up to a million non-negative terms.
 SUM = 2.0**-31
 
@@ -59,14 +61,17 @@ def check(certificate: Certificate, block: ResidualBlock) -> Proof:
         ("d", c.d, block.d),
         ("m", c.m, block.m),
         ("modulo", c.assumptions.modulo, _discarded(block)),
+        ("slopes_kept", c.assumptions.slopes_kept, block.activation.slopes is not None),
     ):
         if stated != actual:
             _refuse(f"it is about a block with {what} = {stated}, and this one has {actual}")
     if not c.width.lower <= c.width.upper or (c.defect and not c.defect.lower <= c.defect.upper):
         _refuse("an interval of it is empty")
-    for array in c.arrays.values():
-        if array.size and array.dtype.itemsize == 8 and np.abs(array).max() >= 2**53:
-            _refuse("an integer in it exceeds 2**53")
+    for array in c.arrays.values():  # so that they are exact in float64, and sums in int64
+        if array.size and not -LARGEST <= int(array.min()) <= int(array.max()) <= LARGEST:
+            _refuse("an integer in it exceeds 2**45")
+        if array.size >= 2**36:
+            _refuse("an array in it is larger than any block's")
     conclusion = _CHECKS[c.rule](c, block)
     where = f" ({c.assumptions})"
     return Proof(c, f"{c.block or 'the block'}: {conclusion}{where}")
@@ -120,7 +125,7 @@ def _unconditional(
 ) -> Callable[[Certificate, ResidualBlock], str]:
     def verify(c: Certificate, block: ResidualBlock) -> str:
         _expect(c, ("row", "column"))
-        if c.answer is not Answer.NOT_ABSORBABLE or c.defect is not None:
+        if c.answer != Answer.NOT_ABSORBABLE or c.defect is not None:
             _refuse("an unconditional rule proves 'not absorbable' and no defect")
         if not (math.isinf(c.width.lower) and c.width.lower > 0 and math.isinf(c.width.upper)):
             _refuse("it states a finite width where none suffices")
@@ -133,7 +138,7 @@ def _unconditional(
         proved = hypothesis(c, block)
         if proved is None:
             _refuse(f"the hypotheses of {c.rule} do not hold")
-        if c.scope is Scope.THIS_WIDTH or (c.scope is Scope.ANY_DEPTH and proved is not c.scope):
+        if c.scope == Scope.THIS_WIDTH or (c.scope == Scope.ANY_DEPTH and proved != c.scope):
             _refuse(f"{c.rule} does not prove its scope, {c.scope}")
         return f"no residual-free block equals it, at {c.scope} [{c.rule.reference}]"
 
@@ -148,6 +153,11 @@ def _factors(block: ResidualBlock) -> tuple[Activation, ...]:
 
 def _without_hidden_biases(c: Certificate, block: ResidualBlock) -> bool:
     return block.b_up is None and block.b_gate is None and not c.assumptions.hidden_bias
+
+
+def _without_output_biases(c: Certificate, block: ResidualBlock) -> bool:
+    """In a stack, the output bias of one block is a hidden bias of the next."""
+    return block.b_down is None and not c.assumptions.output_bias
 
 
 def _survives_depth(block: ResidualBlock) -> bool:
@@ -179,7 +189,7 @@ def _homogeneous(c: Certificate, block: ResidualBlock) -> Scope | None:
         degree += factor.facts.homogeneity
     if degree == 1 or not _without_hidden_biases(c, block):
         return None
-    deep = degree > 1 and not c.assumptions.output_bias and _survives_depth(block)
+    deep = degree > 1 and _without_output_biases(c, block) and _survives_depth(block)
     return Scope.ANY_DEPTH if deep else Scope.ANY_WIDTH
 
 
@@ -202,7 +212,7 @@ def _flat_at_zero(block: ResidualBlock) -> bool:
 def _vanishing(c: Certificate, block: ResidualBlock) -> Scope | None:
     if not _flat_at_zero(block) or not _without_hidden_biases(c, block):
         return None
-    deep = not c.assumptions.output_bias and _survives_depth(block)
+    deep = _without_output_biases(c, block) and _survives_depth(block)
     return Scope.ANY_DEPTH if deep else Scope.ANY_WIDTH
 
 
@@ -212,7 +222,7 @@ def _even(c: Certificate, block: ResidualBlock) -> Scope | None:
     if not all(f.even or f.odd for f in facts) or odd % 2 or not _without_hidden_biases(c, block):
         return None
     differentiable = _flat_at_zero(block) if block.gated else _order_at_zero(block.activation) >= 2
-    deep = differentiable and not c.assumptions.output_bias and _survives_depth(block)
+    deep = differentiable and _without_output_biases(c, block) and _survives_depth(block)
     return Scope.ANY_DEPTH if deep else Scope.ANY_WIDTH
 
 
@@ -230,18 +240,18 @@ def _pre_norm(c: Certificate, block: ResidualBlock) -> Scope | None:
 
 
 def _hidden_bias(c: Certificate, block: ResidualBlock) -> str:
-    """Distinct neurons are unique (§6), so one with a hidden bias is in every replacement."""
-    _expect(c, ("neuron", "nondegenerate"))
-    _parity(block)
-    _require_injective_norm(block)
+    """Visible groups are unique (§6), so one with a hidden bias is in every replacement."""
+    _expect(c, ("neuron",))
+    condition = _Condition(c, block, _parity(block))
     neuron = _index(c, "neuron", block.m)
-    if c.assumptions.hidden_bias or block.b_up is None or block.b_up[neuron] == 0:
+    if not _lacks_biases(c, block) or block.b_up is None or block.b_up[neuron] == 0:
         _refuse("its neuron has no hidden bias, or the replacement may have one")
-    if not _nondegenerate(c, block):
-        _refuse("without distinct neurons, a hidden bias may cancel")
-    if c.answer is not Answer.NOT_ABSORBABLE or c.defect is not None:
+    groups = _Groups(c, block, condition)
+    if not groups.unique or not any(neuron in members for members in groups.visible):
+        _refuse("its neuron is not seen to be indispensable")
+    if c.answer != Answer.NOT_ABSORBABLE or c.defect is not None:
         _refuse("the rule proves 'not absorbable' and no defect")
-    if c.scope is not Scope.ANY_WIDTH or (c.width.lower, c.width.upper) != (math.inf, math.inf):
+    if c.scope != Scope.ANY_WIDTH or (c.width.lower, c.width.upper) != (math.inf, math.inf):
         _refuse("the rule speaks of every width")
     return f"neuron {neuron} needs its hidden bias, at any width [{c.rule.reference}]"
 
@@ -262,7 +272,7 @@ def _linear_rank(c: Certificate, block: ResidualBlock) -> str:
         _refuse("the replacement may have no bias at all")
     rank = int(flint.fmpz_mat(total).rank())
     answer = Answer.ABSORBABLE if rank <= block.m else Answer.NOT_ABSORBABLE
-    if c.answer is not answer or c.scope is not Scope.THIS_WIDTH or c.defect is not None:
+    if c.answer != answer or c.scope != Scope.THIS_WIDTH or c.defect is not None:
         _refuse(f"the block is affine of rank {rank}, and its width is {block.m}")
     if not c.width.lower <= rank <= c.width.upper:
         _refuse(f"the minimal width is the rank, {rank}")
@@ -300,13 +310,22 @@ class _Condition:
     def _centre(self, matrix: Array) -> Array:
         return matrix - matrix.mean(axis=0, keepdims=True) if self.centred else matrix
 
+    @property
+    def moderate(self) -> bool:
+        """Whether entries are of a size for which the error bounds hold (no over- or underflow)."""
+        largest = max(float(np.abs(x).max()) for x in (self.a, self.down, self.up))
+        return largest < 2.0**100 and float(np.abs(self._centre(self.a)).max()) > 2.0**-200
+
     def reached(self, subset: npt.NDArray[Any]) -> float:
-        """An upper bound of ‖Π(A + Σ_S R_j)‖_F."""
+        """An upper bound of ‖Π(A + Σ_S R_j)‖_F; infinite where rounding is not under control."""
+        if not self.moderate:
+            return math.inf
         down, up = self.down[:, subset] * self.k[subset], self.up[subset]
         norm = float(np.linalg.norm(self._centre(self.a + down @ up)))
         mass = float(np.linalg.norm(self.a))
         mass += float((np.linalg.norm(down, axis=0) * np.linalg.norm(up, axis=1)).sum())
-        return norm * (1 + SUM) + (len(subset) + self.rows + 4) * EPS / 2 * 1.01 * mass
+        rounding = (len(subset) + self.rows + 4) * EPS / 2 * 1.01 * mass + 2.0**-250
+        return norm * (1 + SUM) + rounding
 
 
 def _parity(block: ResidualBlock) -> tuple[Fraction, ...]:
@@ -316,95 +335,359 @@ def _parity(block: ResidualBlock) -> tuple[Fraction, ...]:
     return kappa
 
 
-def _subset_condition(c: Certificate, block: ResidualBlock) -> str:
+class _Groups:
+    """The groups of neurons that coincide, by the activation's uniqueness theorem (§6).
+
+    ``sets`` has every group, ``visible`` those that do not cancel, H; ``sign`` is ±1 by whether
+    a neuron points as the first of its group.  ``unique``: the theorem applies, so that each
+    visible group is in every residual-free block that equals this one.
+    """
+
+    def __init__(self, c: Certificate, block: ResidualBlock, condition: _Condition) -> None:
+        self.kind = block.activation.facts.independence
+        up = block.w_up.astype(np.float64)
+        bias = np.zeros(block.m) if block.b_up is None else block.b_up.astype(np.float64)
+        self.rows = np.hstack([up, bias[:, None]])
+        self.down = condition.down
+        self.centred = condition.centred
+        self.sign = np.ones(block.m, dtype=np.int64)
+        living = [j for j in range(block.m) if up[j].any()]
+        self.sets = self._coincident(self.rows, living, self.kind is Independence.HYPERPLANE)
+        self.visible = [members for members in self.sets if self._is_visible(members)]
+        zero_at_zero = block.activation.facts.value_at_zero == 0
+        dead = ~up.any(axis=1) & condition.down.any(axis=0)
+        #: Constants that an output bias would take, and that need a neuron without one.
+        self.constants = not c.assumptions.output_bias and bool(
+            (dead & ((bias != 0) | (not zero_at_zero))).any()
+        )
+        apart = self.kind is not Independence.DIRECTION or all(
+            self._same_neuron(self.rows[m[0]], self.rows[j])
+            for m in self._coincident(up, living, True, record=False)
+            for j in m
+        )
+        known = self.kind is not Independence.UNKNOWN
+        self.unique = known and apart and not self.constants and _norm_is_injective(block)
+
+    @property
+    def n(self) -> int:
+        """|H|."""
+        return len(self.visible)
+
+    def turned(self) -> npt.NDArray[np.int64]:
+        return np.flatnonzero(self.sign < 0)
+
+    def total(self, values: Array) -> Array:
+        """Σ sign_j values_j over each visible group."""
+        return np.array([(self.sign[m] * values[m]).sum() for m in self.visible])
+
+    def whole(self, values: Array) -> Array:
+        """Σ values_j over each visible group."""
+        return np.array([values[m].sum() for m in self.visible])
+
+    def flips(self, subset: npt.NDArray[Any]) -> bool:
+        """Whether a set of neurons orients each group as a whole."""
+        inside = self.sign < 0
+        inside[subset] = ~inside[subset]
+        return all(len(set(inside[m].tolist())) == 1 for m in self.sets)
+
+    def _coincident(
+        self, rows: Array, living: list[int], parallel: bool, *, record: bool = True
+    ) -> list[list[int]]:
+        """Equal rows up to sign (or, ``parallel``, up to any factor), exactly.
+
+        Each row is brought to a normal form, divided by the entry of largest magnitude or by
+        its sign; equal forms after a rounded division are compared as fractions.
+        """
+        forms: dict[bytes, list[list[int]]] = {}
+        for j in living:
+            row = rows[j]
+            lead = int(np.abs(row).argmax())
+            form = ((row / row[lead] if parallel else row * np.sign(row[lead])) + 0.0).tobytes()
+            for members in forms.setdefault(form, []):
+                first = rows[members[0]]
+                if not parallel or _proportional(first, row, lead):
+                    members.append(j)
+                    if record and np.sign(first[lead]) != np.sign(row[lead]):
+                        self.sign[j] = -1
+                    break
+            else:
+                forms[form].append([j])
+        return sorted(members for alike in forms.values() for members in alike)
+
+    @staticmethod
+    def _same_neuron(a: Array, b: Array) -> bool:
+        return np.array_equal(a, b) or np.array_equal(a, -b)
+
+    def _is_visible(self, members: list[int]) -> bool:
+        """Whether the output columns of a group, scaled to one row, do not cancel."""
+        if len(members) == 1:
+            column = self.down[:, members[0]]
+            return bool((column != (column[0] if self.centred else 0.0)).any())
+        lead = int(np.abs(self.rows[members[0]]).argmax())
+        scales = [abs(Fraction(self.rows[j, lead])) for j in members]
+        entries = [
+            sum((t * Fraction(x) for t, x in zip(scales, row, strict=True)), Fraction(0))
+            for row in self.down[:, members].tolist()
+        ]
+        return any(x != (entries[0] if self.centred else 0) for x in entries)
+
+
+def _by_subsets(c: Certificate, block: ResidualBlock) -> str:
+    """Everything that rests on the condition A + Σ_S R_j = 0 and the minimal width theorem.
+
+    The bounds of the width are proved first; the answer must then follow from them.
+    """
     condition = _Condition(c, block, _parity(block))
-    if c.scope is not Scope.THIS_WIDTH or c.defect is None:
+    if c.scope != Scope.THIS_WIDTH or c.defect is None:
+        if c.rule == Rule.UNDECIDED and c.defect is None:
+            return _nothing(c)
         _refuse("the subset condition speaks of this width, with a defect")
-    if c.answer is Answer.ABSORBABLE:
-        return _flip(c, block, condition)
-    if c.answer is not Answer.NOT_ABSORBABLE:
-        _refuse("its answer is not one that the subset condition proves")
-    if c.data.get("nondegenerate") is not True:
-        _refuse("without distinct neurons, the lack of a subset does not decide")
-    if c.data.get("evidence") not in _EVIDENCE:
-        _refuse("its evidence is none")
-    _require_injective_norm(block)
     if _lacks_biases(c, block):
-        _refuse("a replacement without hidden biases is outside the theorem")
-    _bounds(c, block, condition, lower_width=block.m + 1)
-    return (
-        f"no set of its {block.m} neurons, flipped, absorbs the skip; the relative defect is at "
-        f"least {c.defect.lower:.3g}; the neurons are pairwise distinct, so no residual-free "
-        f"block of this width equals it [{c.rule.reference}]"
-    )
+        _refuse("the subset condition is not about replacements without hidden biases")
+    groups = _Groups(c, block, condition)
+    lower, upper = _width_bounds(c, block, condition, groups)
+    if c.width.lower > lower or c.width.upper < upper:
+        _refuse(f"its width bounds are not proved (proved: {lower} to {upper})")
+    proved = Answer.UNKNOWN
+    if upper <= block.m:
+        proved = Answer.ABSORBABLE
+    elif lower > block.m:
+        proved = Answer.NOT_ABSORBABLE
+    if c.answer not in (proved, Answer.UNKNOWN) or (c.answer == Answer.UNKNOWN) != (
+        c.rule == Rule.UNDECIDED
+    ):
+        _refuse(f"it is proved to be {proved}, which is not what it states")
+    flips = c.data.get("evidence") == "flip"
+    if c.answer == Answer.ABSORBABLE:
+        if flips != (c.rule == Rule.SUBSET_CONDITION):
+            _refuse("its rule is not the one that absorbs")
+        how = f"flipping {c.arrays['achieved'].size} of its {block.m} neurons absorbs the skip"
+        if not flips:
+            how = f"{groups.n} neurons and {upper - groups.n:.0f} twins equal it without a skip"
+        return f"{how}, exactly [{c.rule.reference}]"
+    span = f"the relative defect lies in [{c.defect.lower:.3g}, {c.defect.upper:.3g}]"
+    if c.answer == Answer.NOT_ABSORBABLE:
+        return (
+            f"no residual-free block of its width equals it, as that takes {lower:.0f} neurons or "
+            f"more; {span} [{c.rule.reference}]"
+        )
+    return f"undecided; {span}, and the minimal width in [{lower:.0f}, {upper:.0f}]"
 
 
-def _flip(c: Certificate, block: ResidualBlock, condition: _Condition) -> str:
-    _expect(c, ("evidence", "nondegenerate"), ("achieved",))
-    if c.data["evidence"] != "flip":
-        _refuse("a subset is certified by itself")
-    if _lacks_biases(c, block):
-        _refuse("the flipped block has hidden biases")
-    subset = _indices(c, "achieved", block.m)
-    if any(any(row) for row in _total(condition, subset)):
-        _refuse("the subset does not reproduce the skip exactly")
-    assert c.defect is not None
-    if c.defect.lower > 0 or c.width.upper < block.m:
-        _refuse("its bounds contradict the subset")
-    if c.width.lower > (block.m if _nondegenerate(c, block) else 0):
-        _refuse("its lower bound of the width is not proved")
-    return f"flipping {len(subset)} of its {block.m} neurons absorbs the skip exactly"
+def _nothing(c: Certificate) -> str:
+    _expect(c, ())
+    if c.answer != Answer.UNKNOWN or c.scope != Scope.THIS_WIDTH:
+        _refuse("undecided means unknown, at this width")
+    if c.defect is not None or c.width.lower > 0 or not math.isinf(c.width.upper):
+        _refuse("its bounds are not proved")
+    return "nothing is claimed"
 
 
 def _undecided(c: Certificate, block: ResidualBlock) -> str:
-    if c.answer is not Answer.UNKNOWN or c.scope is not Scope.THIS_WIDTH:
-        _refuse("undecided means unknown, at this width")
-    if c.defect is not None and _lacks_biases(c, block):
-        _refuse("the subset condition is not about replacements without hidden biases")
-    if c.defect is None:
-        _expect(c, ())
-        if c.width.lower > 0 or not math.isinf(c.width.upper):
-            _refuse("its bounds of the width are not proved")
-        return "nothing is claimed"
-    condition = _Condition(c, block, _parity(block))
-    forced = c.data.get("nondegenerate") is True and _norm_is_injective(block)
-    _bounds(c, block, condition, lower_width=block.m if forced else 0)
-    return f"undecided; the relative defect lies in [{c.defect.lower:.3g}, {c.defect.upper:.3g}]"
+    return _nothing(c) if c.defect is None else _by_subsets(c, block)
 
 
-def _bounds(c: Certificate, block: ResidualBlock, condition: _Condition, lower_width: int) -> None:
-    """The defect and width intervals, from the dual evidence and the achieved subset."""
+def _width_bounds(
+    c: Certificate, block: ResidualBlock, condition: _Condition, groups: _Groups
+) -> tuple[float, float]:
+    """What the certificate proves of the minimal width; refuses an unproved defect.
+
+    Lower: |H|, one more where every set of groups is refuted, or what an exhaustive search
+    excludes.  Upper: |H| when flips of whole groups absorb, else a choice of twins.
+    """
     assert c.defect is not None
     evidence = c.data.get("evidence")
-    optional = {"basis_rows", "basis_columns"} & set(c.arrays)
-    dual = {"dual"} if evidence in ("matrix", "modular") else set()
-    if evidence == "flip":
-        _refuse("a subset that absorbs leaves nothing undecided")
-    extra = {"coordinate": ("row", "column", "sign"), "modular": ("neuron",)}.get(str(evidence), ())
-    _expect(c, ("evidence", "nondegenerate", *extra), {"achieved", *dual, *optional})
-    _nondegenerate(c, block)
-    proved = 0.0 if evidence == "none" else _EVIDENCE[str(evidence)](c, condition)
-    if c.defect.lower > proved:
-        _refuse(f"its lower bound of the defect is not proved (proved: {proved:.9g})")
+    if evidence not in (*_EVIDENCE, "none", "flip", "affine"):
+        _refuse("its evidence is of no known kind")
+    exhaustive = "exhaustive" in c.data
+    extra = {
+        "coordinate": ("row", "column", "sign"),
+        "modular": ("neuron",),
+        "sumset": ("alpha", "beta"),
+    }.get(str(evidence), ())
+    basis = {"basis_rows", "basis_columns"} & set(c.arrays)
+    _expect(
+        c,
+        ("evidence", *extra, *(("exhaustive", "constant") if exhaustive else ())),
+        {
+            "achieved",
+            *basis,
+            *({"dual"} if evidence in ("matrix", "modular") else ()),
+            *({"twins", "flipped"} if exhaustive else ()),
+        },
+    )
     achieved = _indices(c, "achieved", block.m)
-    lowest = condition.skip_norm()[0]
-    if not lowest > 0:
-        _refuse("the skip is too small to divide by")
-    # Flipping nothing leaves exactly the skip, whose relative defect is 1.
-    if c.defect.upper < (condition.reached(achieved) / lowest if achieved.size else 1.0):
-        _refuse("its upper bound of the defect is not reached by its subset")
-    rank = _proved_rank(c, condition)
+    beyond = int(groups.constants)
+    refuted = evidence not in ("none", "flip")
+    if evidence == "affine":
+        refuted = not groups.n and _leaves_something(condition, groups.turned())
+        if not refuted:
+            _refuse("neurons are left to flip, or nothing is left of the skip")
+    bound = _EVIDENCE[str(evidence)](c, condition, groups) if evidence in _EVIDENCE else 0.0
+    if evidence != "flip":
+        _check_defect(c, condition, bound, achieved)
+    elif c.defect.lower > 0 or c.defect.upper < 0 or _leaves_something(condition, achieved):
+        _refuse("the subset does not reproduce the skip exactly")
     p, q = condition.rows, condition.columns
-    widest = block.m + min(2 * p, rank + 2 * min(p, q - rank))
-    if c.width.lower > lower_width or c.width.upper < widest:
-        _refuse(f"its width bounds are not proved (proved: {lower_width} to {widest})")
+    rank = _proved_rank(c, condition, groups)
+    upper = float(groups.n + min(2 * p, rank + 2 * min(p, q - rank)) + beyond)
+    homogenised = q > block.d
+    if homogenised and not c.assumptions.hidden_bias:
+        upper = math.inf  # twins and constants would need hidden biases
+    if evidence == "flip":  # at this width in any case; groups flipped as a whole can merge
+        upper = min(upper, groups.n + beyond if groups.flips(achieved) else block.m, block.m)
+    lower = float(groups.n + refuted if groups.unique else 0)
+    if exhaustive:
+        if c.data["exhaustive"] is not True or not groups.unique or math.isinf(upper):
+            _refuse("the minimal width theorem does not apply")
+        may_be_constant = homogenised and c.assumptions.hidden_bias
+        search = _Exhaustive(condition, groups, constant=may_be_constant)
+        upper = min(upper, groups.n + search.attained(c))
+        below = c.width.lower - groups.n
+        if below > refuted and search.excludes(below):
+            lower = c.width.lower
+    return lower, upper
 
 
-def _dual_bound(condition: _Condition, y: npt.NDArray[Any]) -> float:
-    """value(Y) / (‖Y‖ ‖ΠA‖), rounded down; refuses a Y that proves nothing.
+def _check_defect(
+    c: Certificate, condition: _Condition, bound: float, achieved: npt.NDArray[Any]
+) -> None:
+    assert c.defect is not None
+    if c.defect.lower > bound:
+        _refuse(f"its lower bound of the defect is not proved (proved: {bound:.9g})")
+    # Flipping nothing leaves exactly the skip, whose relative defect is 1.
+    reached = 1.0
+    if achieved.size:
+        lowest = condition.skip_norm()[0]
+        reached = condition.reached(achieved) / lowest if lowest > 0 else math.inf
+    if not c.defect.upper >= reached:
+        _refuse("its upper bound of the defect is not reached by its subset")
 
-    value(Y) = ⟨Y, A⟩ − Σ_j max(0, −κ_j d_jᵀ Y u_j) bounds ⟨Y, A + Σ_S R_j⟩ from below for
-    every S.  A computed inner product of n terms errs by at most γ_n Σ|terms|.
+
+class _Exhaustive:
+    """w* = |H| + min over T, e, ε of |T| + e + 2·rank(M_ε modulo the rows of T, e), by trial.
+
+    All orientations of the visible groups, modulo a prime: that can only lower ranks, so what
+    it excludes is excluded.
+    """
+
+    def __init__(self, condition: _Condition, groups: _Groups, *, constant: bool) -> None:
+        self.condition, self.groups, self.constant = condition, groups, constant
+
+    def attained(self, c: Certificate) -> int:
+        """The extra width of the choice in the certificate, over the integers."""
+        flipped = _indices(c, "flipped", self.condition.up.shape[0])
+        twins, e = c.arrays["twins"], c.data["constant"]
+        firsts = {members[0] for members in self.groups.visible}
+        if twins.ndim != 1 or not set(twins.tolist()) <= firsts or type(e) is not bool:
+            _refuse("its twins are not groups")
+        if not self.groups.flips(flipped) or (e and not self.constant):
+            _refuse("its choice tears a group apart, or needs a constant that is not allowed")
+        bought = _integers(self._rows(twins.tolist(), e))[0]
+        total = _total(self.condition, flipped)
+        rank = int(flint.fmpz_mat(total + bought).rank())
+        rank -= int(flint.fmpz_mat(bought).rank()) if bought else 0
+        return len(set(twins.tolist())) + e + 2 * rank
+
+    def excludes(self, below: float) -> bool:
+        """Whether no choice has an extra width less than ``below``."""
+        n = self.groups.n
+        if not below <= 2 * self.condition.rows:
+            _refuse("its lower bound of the width exceeds what always suffices")
+        if n > 16 or sum(math.comb(n, t) << n for t in range(min(int(below), n + 1))) > 2**24:
+            _refuse("its exhaustive search is too large to repeat")
+        skip, terms = self._residues()
+        # codes of all orientations, bit by bit: (2^n, p, q)
+        matrices = skip[None]
+        for term in terms:
+            matrices = np.concatenate([matrices, (matrices + term) % MODULUS])
+        firsts = [members[0] for members in self.groups.visible]
+        for cost in range(math.ceil(below)):
+            for e in (False, True) if self.constant else (False,):
+                for rank in range((cost - e) // 2 + 1):
+                    for twins in combinations(firsts, cost - e - 2 * rank):
+                        if not self._rank_exceeds(matrices, list(twins), e, rank):
+                            return False
+        return True
+
+    def _rank_exceeds(
+        self, matrices: npt.NDArray[np.int64], twins: list[int], e: bool, rank: int
+    ) -> bool:
+        """Whether rank(M modulo T, e) > rank for every orientation; T dependent is redundant."""
+        rows = self._rows(twins, e)
+        size = len(rows)
+        if size and int(flint.fmpz_mat(_integers(rows)[0]).rank()) < size:
+            return True  # a smaller T spans the same, and was tried at a lower cost
+        q = matrices.shape[2]
+        bought = np.array(_residues(rows), dtype=np.int64).reshape(size, q)
+        stacked = np.broadcast_to(bought, (len(matrices), size, q))
+        return bool(_ranks_exceed(np.concatenate([stacked, matrices], axis=1), size + rank))
+
+    def _rows(self, twins: list[int], e: bool) -> Array:
+        rows = self.condition.up[twins]
+        return np.vstack([rows, np.eye(self.condition.columns)[-1:]]) if e else rows
+
+    def _residues(self) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]:
+        """Π A' and the Π R'_h modulo the prime (Π up to the factor p)."""
+        condition, m = self.condition, self.condition.up.shape[0]
+        down = np.array(_residues(condition.down), dtype=np.int64).reshape(-1, m)
+        up = np.array(_residues(condition.up), dtype=np.int64).reshape(m, -1)
+        skip = np.array(_residues(condition.a), dtype=np.int64).reshape(condition.a.shape)
+        kappa = [k.numerator * pow(k.denominator, -1, MODULUS) % MODULUS for k in condition.kappa]
+        for j in self.groups.turned().tolist():
+            skip = (skip + self._term(down, up, kappa, j)) % MODULUS
+        terms = [
+            sum(int(self.groups.sign[j]) * self._term(down, up, kappa, j) for j in members)
+            % MODULUS
+            for members in self.groups.visible
+        ]
+        return self._centre(skip), [self._centre(np.asarray(t)) for t in terms]
+
+    @staticmethod
+    def _term(
+        down: npt.NDArray[np.int64], up: npt.NDArray[np.int64], kappa: list[int], j: int
+    ) -> npt.NDArray[np.int64]:
+        column = down[:, j] * kappa[j] % MODULUS
+        return np.asarray(np.outer(column, up[j]) % MODULUS)
+
+    def _centre(self, matrix: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        if not self.condition.centred:
+            return matrix
+        return (self.condition.rows * matrix - matrix.sum(axis=0)) % MODULUS
+
+
+def _ranks_exceed(matrices: npt.NDArray[np.int64], rank: int) -> bool:
+    """Whether every matrix of a batch has rank > ``rank`` modulo the prime.
+
+    Elimination without division, in lockstep: row_i ← pivot·row_i − entry·pivot_row.
+    """
+    work = matrices.copy()
+    count, rows, columns = work.shape
+    done = np.zeros(count, dtype=np.int64)
+    every = np.arange(count)
+    for column in range(columns):
+        free = (np.arange(rows) >= done[:, None]) & (work[:, :, column] != 0)
+        pivot = free.argmax(axis=1)
+        found = free[every, pivot]
+        place = np.minimum(done, rows - 1)
+        pivot = np.where(found, pivot, place)
+        top = work[every, pivot].copy()
+        work[every, pivot] = work[every, place]
+        work[every, place] = top
+        below = (np.arange(rows) > place[:, None]) & found[:, None]
+        reduced = work * top[:, None, column, None] - work[:, :, column, None] * top[:, None, :]
+        work = np.where(below[:, :, None], reduced % MODULUS, work)
+        done += found
+    return bool((done > rank).all())
+
+
+def _dual_bound(condition: _Condition, groups: _Groups, y: npt.NDArray[Any]) -> float:
+    """A lower bound of the relative defect; refuses a Y that leaves some set of groups possible.
+
+    ⟨Y, A'⟩ − Σ_h max(0, −⟨Y, R'_h⟩) bounds ⟨Y, A + Σ_S R_j⟩ from below for every S that orients
+    groups as a whole, where A' = A + Σ_{turned} R_j and R'_h = Σ_{j∈h} ±R_j; the same over single
+    neurons does for every S, and over ‖Y‖ ‖ΠA‖ bounds the defect.  ⟨Y, R_j⟩ = κ_j d_jᵀ Y u_j, and
+    a computed inner product of n terms errs by at most γ_n Σ|terms|.
     """
     if y.shape != condition.a.shape:
         _refuse(f"its matrix has shape {y.shape}")
@@ -413,20 +696,22 @@ def _dual_bound(condition: _Condition, y: npt.NDArray[Any]) -> float:
     real = y.astype(np.float64)
     p, q = real.shape
     norm = float(np.linalg.norm(real)) * (1 + SUM)
-    if max(float(np.abs(x).max()) for x in (condition.a, condition.down, condition.up)) > 2.0**100:
-        _refuse("its weights are too large for floating-point error bounds")
-    gamma = (p + q + 4) * EPS / 2 * 1.01
+    if not condition.moderate:
+        _refuse("the weights are too large, or the skip too small, for floating-point bounds")
+    gamma = (p + q + len(condition.k) + 4) * EPS / 2 * 1.01
     products = np.einsum("jk,jk->j", condition.down.T @ real, condition.up) * condition.k
     # 2⁻³⁰⁰ covers what underflows in a norm or a product of entries below 2¹⁰⁰
     sizes = (np.linalg.norm(condition.down, axis=0) + 2.0**-300) * np.abs(condition.k)
     sizes *= np.linalg.norm(condition.up, axis=1) + 2.0**-300
-    worst = np.maximum(0.0, gamma * norm * (1 + SUM) * sizes - products)
-    value = float((real * condition.a).sum()) - p * q * EPS * norm * float(
-        np.linalg.norm(condition.a)
-    )
-    value -= float(worst.sum()) * (1 + SUM)
-    if not value > 0:
-        _refuse("its matrix does not refute every subset")
+    errors = gamma * norm * (1 + SUM) * sizes
+    with_skip = float((real * condition.a).sum())
+    with_skip -= p * q * EPS * norm * float(np.linalg.norm(condition.a))
+    by_group = np.maximum(0.0, groups.whole(errors) - groups.total(products))
+    turned = float((products - errors)[groups.turned()].sum())
+    if not with_skip + turned - float(by_group.sum()) * (1 + SUM) > 0:
+        _refuse("its matrix does not refute every set of groups")
+    by_neuron = np.maximum(0.0, errors - products)
+    value = max(0.0, with_skip - float(by_neuron.sum()) * (1 + SUM))
     return value / norm / condition.skip_norm()[1] * (1 - SUM)
 
 
@@ -435,25 +720,25 @@ def _unit(condition: _Condition, y: npt.NDArray[np.int64]) -> npt.NDArray[np.int
     return condition.rows * y - y.sum(axis=0) if condition.centred else y
 
 
-def _by_trace(c: Certificate, condition: _Condition) -> float:
+def _by_trace(c: Certificate, condition: _Condition, groups: _Groups) -> float:
     y = np.eye(condition.rows, condition.columns, dtype=np.int64)
-    return _dual_bound(condition, _unit(condition, y))
+    return _dual_bound(condition, groups, _unit(condition, y))
 
 
-def _by_coordinate(c: Certificate, condition: _Condition) -> float:
+def _by_coordinate(c: Certificate, condition: _Condition, groups: _Groups) -> float:
     y = np.zeros((condition.rows, condition.columns), dtype=np.int64)
     if c.data["sign"] not in (1, -1) or type(c.data["sign"]) is not int:
         _refuse("sign is not ±1")
     row, column = _index(c, "row", condition.rows), _index(c, "column", condition.columns)
     y[row, column] = c.data["sign"]
-    return _dual_bound(condition, _unit(condition, y))
+    return _dual_bound(condition, groups, _unit(condition, y))
 
 
-def _by_matrix(c: Certificate, condition: _Condition) -> float:
-    return _dual_bound(condition, c.arrays["dual"])
+def _by_matrix(c: Certificate, condition: _Condition, groups: _Groups) -> float:
+    return _dual_bound(condition, groups, c.arrays["dual"])
 
 
-def _by_residues(c: Certificate, condition: _Condition) -> float:
+def _by_residues(c: Certificate, condition: _Condition, groups: _Groups) -> float:
     """An identity modulo a prime that no subset survives; it bounds no distance.
 
     2 is invertible modulo the (odd) modulus, so dyadic weights have images in Z/p, and
@@ -471,24 +756,73 @@ def _by_residues(c: Certificate, condition: _Condition) -> float:
     paired = [int(x) for x in (down.transpose() * dual).entries()]
     up, skip, flat = _residues(condition.up), _residues(condition.a), y.ravel().tolist()
     with_skip = sum(a * b for a, b in zip(flat, skip, strict=True)) % MODULUS
+    inner = []
+    for j, kappa in enumerate(condition.kappa):
+        product = sum(paired[j * q + k] * up[j * q + k] for k in range(q))
+        inner.append(product * kappa.numerator * pow(kappa.denominator, -1, MODULUS) % MODULUS)
+    with_skip += sum(inner[j] for j in groups.turned().tolist())
     neuron = c.data["neuron"]
     if neuron != -1:
         neuron = _index(c, "neuron", m)
-    for j, kappa in enumerate(condition.kappa):
-        inner = sum(paired[j * q + k] * up[j * q + k] for k in range(q))
-        inner = inner * kappa.numerator * pow(kappa.denominator, -1, MODULUS) % MODULUS
-        if inner != (j == neuron):
-            _refuse(f"its matrix is not orthogonal to neuron {j} modulo the prime")
+    for members in groups.visible:
+        expected = int(members[0] == neuron)
+        if sum(int(groups.sign[j]) * inner[j] for j in members) % MODULUS != expected:
+            _refuse(f"its matrix is not orthogonal to neuron {members[0]} modulo the prime")
     if (-with_skip) % MODULUS in ((0,) if neuron == -1 else (0, 1)):
         _refuse("its matrix does not refute every subset")
     return 0.0
 
 
-_EVIDENCE: dict[str, Callable[[Certificate, _Condition], float]] = {
+def _by_all_sums(c: Certificate, condition: _Condition, groups: _Groups) -> float:
+    """No set of groups has the sum that the skip asks for, modulo p = 2⁶¹ − 1.
+
+    The weights are ⟨Y, R'_h⟩ for Y_ik = y_i z_k, the powers of two bases; centred, the y_i are
+    made to sum to zero.  All sums of either half of the groups are listed and matched.
+    """
+    modulus = 2**61 - 1
+    alpha, beta = (_index(c, key, modulus) for key in ("alpha", "beta"))
+    p, q = condition.a.shape
+    if groups.n > 44:
+        _refuse("there are too many groups to list all sums")
+    y = [pow(alpha, i, modulus) for i in range(p)]
+    z = [pow(beta, k, modulus) for k in range(q)]
+    if condition.centred:
+        y[0] = modulus - sum(y[1:]) % modulus
+
+    def image(x: float) -> int:
+        numerator, denominator = x.as_integer_ratio()
+        return numerator * pow(denominator, -1, modulus)
+
+    def pair(weights: list[int], values: list[float]) -> int:
+        return sum(w * image(x) for w, x in zip(weights, values, strict=True)) % modulus
+
+    target = -sum(w * pair(z, row) for w, row in zip(y, condition.a.tolist(), strict=True))
+    single = []
+    for column, row, kappa in zip(
+        condition.down.T.tolist(), condition.up.tolist(), condition.kappa, strict=True
+    ):
+        scale = kappa.numerator * pow(kappa.denominator, -1, modulus)
+        single.append(pair(y, column) * pair(z, row) * scale % modulus)
+    target -= sum(single[j] for j in groups.turned().tolist())
+    weights = [sum(int(groups.sign[j]) * single[j] for j in m) % modulus for m in groups.visible]
+    halves = []
+    for part in (weights[::2], weights[1::2]):
+        sums = np.zeros(1, dtype=np.int64)
+        for weight in part:
+            sums = np.concatenate([sums, (sums + weight) % modulus])
+        halves.append(sums)
+    wanted = (target % modulus - halves[0]) % modulus
+    if np.isin(wanted, halves[1]).any():
+        _refuse("a set of groups has the sum that the skip asks for")
+    return 0.0
+
+
+_EVIDENCE: dict[str, Callable[[Certificate, _Condition, _Groups], float]] = {
     "trace": _by_trace,
     "coordinate": _by_coordinate,
     "matrix": _by_matrix,
     "modular": _by_residues,
+    "sumset": _by_all_sums,
 }
 
 
@@ -505,10 +839,10 @@ def _residues(matrix: Array) -> list[int]:
 
 def _indices(c: Certificate, key: str, size: int) -> npt.NDArray[Any]:
     """A one-dimensional, strictly increasing array of indices below ``size``."""
-    array = c.arrays[key]
-    if array.ndim != 1 or (array.size and (array[0] < 0 or array[-1] >= size)):
+    array = c.arrays[key].astype(np.int64)
+    if array.ndim != 1 or (array.size and not 0 <= array.min() <= array.max() < size):
         _refuse(f"{key} is not a list of indices below {size}")
-    if array.size > 1 and not (np.diff(array) > 0).all():
+    if not (array[1:] > array[:-1]).all():
         _refuse(f"{key} is not strictly increasing")
     return array
 
@@ -530,6 +864,11 @@ def _total(condition: _Condition, subset: npt.NDArray[Any]) -> Exact:
     return rows
 
 
+def _leaves_something(condition: _Condition, subset: npt.NDArray[Any]) -> bool:
+    """Whether Π(A + Σ_S R_j) ≠ 0."""
+    return any(any(row) for row in _total(condition, subset))
+
+
 def _integers(matrix: Array) -> tuple[Exact, int]:
     """Integers N and a scale with matrix = N / scale."""
     ratios = [[x.as_integer_ratio() for x in row] for row in matrix.tolist()]
@@ -538,55 +877,7 @@ def _integers(matrix: Array) -> tuple[Exact, int]:
 
 
 # --------------------------------------------------------------------------------------
-# Distinct neurons, ranks.
-
-
-def _nondegenerate(c: Certificate, block: ResidualBlock) -> bool:
-    """Whether the certificate claims distinct neurons, having verified the claim."""
-    claimed = c.data["nondegenerate"]
-    if type(claimed) is not bool:
-        _refuse("nondegenerate is neither true nor false")
-    if not claimed:
-        return False
-    up, down = block.w_up.astype(np.float64), block.w_down.astype(np.float64)
-    flat = down.max(axis=0) == down.min(axis=0)  # constant columns
-    silent = flat if c.assumptions.modulo == "mean" else flat & (down[0] == 0)
-    if silent.any() or not up.any(axis=1).all():
-        _refuse("a neuron has zero weights")
-    bias = np.zeros(block.m) if block.b_up is None else block.b_up.astype(np.float64)
-    full = np.hstack([up, bias[:, None]])
-    kind = block.activation.facts.independence
-    if kind is Independence.SIGN:
-        distinct = _rows_differ(full, parallel=False)
-    elif kind is Independence.HYPERPLANE:
-        distinct = _rows_differ(full, parallel=True)
-    else:
-        distinct = kind is Independence.DIRECTION and _rows_differ(up, parallel=True)
-    if not distinct:
-        _refuse(f"the neurons are not distinct in the sense of {block.activation.name}")
-    return True
-
-
-def _rows_differ(rows: Array, *, parallel: bool) -> bool:
-    """No two rows are equal up to sign (or, ``parallel``, up to any factor).
-
-    Every row is brought to a normal form: made positive, or divided by, the entry at its
-    place of largest magnitude.  Equal forms after a (rounded) division are then compared
-    exactly.
-    """
-    magnitudes = np.abs(rows)
-    places = magnitudes.argmax(axis=1)
-    leads = np.take_along_axis(rows, places[:, None], axis=1)
-    normal = rows / leads if parallel else rows * np.sign(leads)
-    seen: dict[bytes, list[int]] = {}
-    for i in range(len(rows)):
-        seen.setdefault((normal[i] + 0.0).tobytes(), []).append(i)
-    for group in seen.values():
-        for position, i in enumerate(group):
-            for j in group[:position]:
-                if not parallel or _proportional(rows[i], rows[j], int(places[i])):
-                    return False
-    return True
+# Ranks.
 
 
 def _proportional(a: Array, b: Array, lead: int) -> bool:
@@ -596,8 +887,8 @@ def _proportional(a: Array, b: Array, lead: int) -> bool:
     )
 
 
-def _proved_rank(c: Certificate, condition: _Condition) -> int:
-    """The size of a square submatrix of ``up`` that is proved to be nonsingular."""
+def _proved_rank(c: Certificate, condition: _Condition, groups: _Groups) -> int:
+    """The size of a square submatrix of the visible groups' rows, proved to be nonsingular."""
     if "basis_rows" not in c.arrays and "basis_columns" not in c.arrays:
         return 0
     if "basis_rows" not in c.arrays or "basis_columns" not in c.arrays:
@@ -608,8 +899,10 @@ def _proved_rank(c: Certificate, condition: _Condition) -> int:
         valid = indices.ndim == 1 and indices.size and 0 <= indices.min() <= indices.max() < size
         if not valid or len(set(indices.tolist())) != indices.size:
             _refuse("its basis is not made of distinct indices")
-    if rows.size != columns.size:
-        _refuse("its basis is not square")
+    if rows.size != columns.size or not set(rows.tolist()) <= {m[0] for m in groups.visible}:
+        _refuse("its basis is not square, or not made of visible groups")
+    if any(condition.kappa[j] == 0 for j in rows.tolist()):
+        _refuse("a neuron of κ = 0 in its basis makes no linear term")
     if not _proved_nonsingular(condition.up[np.ix_(rows, columns)]):
         _refuse("its basis rows are not proved independent")
     return int(rows.size)
@@ -641,6 +934,7 @@ _CHECKS: dict[Rule, Callable[[Certificate, ResidualBlock], str]] = {
     Rule.PRE_NORM: _unconditional(_pre_norm),
     Rule.HIDDEN_BIAS: _hidden_bias,
     Rule.LINEAR_RANK: _linear_rank,
-    Rule.SUBSET_CONDITION: _subset_condition,
+    Rule.SUBSET_CONDITION: _by_subsets,
+    Rule.MINIMAL_WIDTH: _by_subsets,
     Rule.UNDECIDED: _undecided,
 }

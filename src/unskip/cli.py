@@ -6,6 +6,7 @@ not hold (a certificate that fails its check); 2 bad usage or bad input; 3 a fau
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -26,7 +27,7 @@ from unskip.checker import check
 from unskip.errors import InvalidCertificate, UnskipError
 from unskip.files import refuse_existing, write_whole
 from unskip.frontends import Model, open_model
-from unskip.reports.console import print_audit
+from unskip.reports.console import one_line, print_audit
 from unskip.reports.document import audit_document
 
 app = typer.Typer(
@@ -77,17 +78,20 @@ def audit_command(
     quiet: Quiet = False,
 ) -> None:
     """Say, block by block, whether the skip can be absorbed, with a proof."""
-    for path in (certificates, Path(json_to) if json_to not in (None, "-") else None):
+    json_file = Path(json_to) if json_to not in (None, "-") else None
+    for path in (certificates, json_file):
         if path is not None:
             refuse_existing(path, force=force)
+    if json_file is not None and (json_file.is_dir() or not json_file.parent.is_dir()):
+        raise UnskipError(f"{json_file} cannot be a file: its directory is missing, or it is one")
     result = audit(model, blocks=blocks, inner=inner, quick=quick)
     files = _save_certificates(_with_progress(result, quiet=quiet), certificates)
-    document = json.dumps(audit_document(result, files), indent=1, ensure_ascii=False)
+    document = json.dumps(audit_document(result, files), indent=1)
     if json_to == "-":
         typer.echo(document)
         return
-    if json_to is not None:
-        write_whole(Path(json_to), (document + "\n").encode())
+    if json_file is not None:
+        write_whole(json_file, (document + "\n").encode())
     print_audit(result, _stdout())
 
 
@@ -111,10 +115,10 @@ def check_command(
             certificate = Certificate.load(path)
             sentence = _check(certificate, opened)
             covered.add(certificate.block.removesuffix("/inner"))
-            typer.echo(f"ok      {sentence}")
+            typer.echo(f"ok      {one_line(sentence)}")
         except InvalidCertificate as error:
             failures += 1
-            typer.echo(f"FAILED  {path.name}: {error.message}")
+            typer.echo(f"FAILED  {one_line(f'{path.name}: {error.message}')}")
     bare = [source.name for source in opened.blocks if source.name not in covered]
     if bare and not quiet:
         typer.echo(f"{len(bare)} blocks of the model have no valid certificate here", err=True)
@@ -139,7 +143,7 @@ def demo_command(quiet: Quiet = False) -> None:
             print_audit(result, _stdout())
             opened = open_model(path)
             for file in sorted(Path(directory).glob("*.json")):
-                typer.echo(f"checked: {_check(Certificate.load(file), opened)}")
+                typer.echo(f"checked: {one_line(_check(Certificate.load(file), opened))}")
 
 
 def _save_certificates(reports: Iterable[BlockReport], directory: Path | None) -> dict[str, str]:
@@ -173,6 +177,9 @@ def _stdout() -> Console:
 
 def main() -> NoReturn:
     """Run the command line; every failure is one line on stderr and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(standalone_mode=True)
     except UnskipError as error:
@@ -190,6 +197,5 @@ def main() -> NoReturn:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    line = " ".join(message.split())
-    typer.echo(f"error: {line}", err=True)
+    typer.echo(f"error: {one_line(message)}", err=True)
     sys.exit(code)

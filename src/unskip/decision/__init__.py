@@ -12,12 +12,17 @@ width.py          bounds of the width
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+import numpy.typing as npt
 
 from unskip.blocks import ResidualBlock
 from unskip.certificates import Answer, Certificate, Interval, Rule, Scope
-from unskip.decision import nondegeneracy, width
+from unskip.decision import minimal, width
 from unskip.decision.impossibility import Finding, affine, unconditional
+from unskip.decision.merging import Merged
+from unskip.decision.neurons import Neurons, group
 from unskip.decision.question import Question, SubsetCondition
 from unskip.decision.subset import Outcome, search
 from unskip.decision.width import Indices
@@ -62,54 +67,103 @@ def _by_subset_condition(question: Question, *, quick: bool) -> Verdict:
     pre = block.norm.placement in ("pre", "sandwich")
     if kappa is None or not any(kappa) or pre:
         return _verdict(question, _open(_why_not_covered(question)))
-    degenerate = nondegeneracy.obstacle(question)
+    neurons = group(question)
     if question.lacks_biases:
-        return _verdict(question, _without_hidden_biases(question, degenerate))
+        return _verdict(question, _without_hidden_biases(question, neurons))
     condition = SubsetCondition.of(question, kappa)
-    outcome = search(condition, quick=quick)
-    rows, columns = width.independent_rows(condition.up)
-    widest = width.upper(condition, rows.size)
-    finding = _conclude(question, outcome, degenerate, widest)
+    merged = Merged(condition, neurons)
+    outcome = search(merged, quick=quick)
+    firsts = neurons.representatives  # those of slope −1 make no linear term
+    firsts = firsts[condition.kappa_float[firsts] != 0]
+    rows, columns = width.independent_rows(condition.up, firsts)
+    known = _width_bounds(question, merged, outcome, rows.size, quick=quick)
+    finding = _conclude(question, neurons, outcome, known)
     arrays = {"achieved": outcome.achieved.astype(np.int32)}
-    if finding.width.upper > block.m and rows.size:
+    if known.twins is not None and known.flipped is not None:
+        arrays |= {"twins": known.twins.astype(np.int32), "flipped": known.flipped.astype(np.int32)}
+    if known.by_basis and rows.size:
         arrays |= {"basis_rows": rows, "basis_columns": columns}
     if outcome.matrix is not None:
         arrays["dual"] = outcome.matrix
     return _verdict(question, finding, outcome, arrays)
 
 
-def _conclude(question: Question, outcome: Outcome, degenerate: str | None, widest: int) -> Finding:
-    """From what is known of the subsets to what is known of absorption."""
-    m = question.block.m
-    known = {**outcome.data, "nondegenerate": degenerate is None}
+@dataclass(frozen=True)
+class _Known:
+    """Bounds of the minimal width, and what they rest on."""
+
+    width: Interval
+    data: dict[str, int | str | bool]
+    flipped: npt.NDArray[np.int64] | None = None
+    twins: npt.NDArray[np.int64] | None = None
+    by_basis: bool = False
+
+
+def _width_bounds(
+    question: Question, merged: Merged, outcome: Outcome, rank: int, *, quick: bool
+) -> _Known:
+    """|H| when a set of groups satisfies; else from the basis, or exactly for small blocks."""
+    n = merged.n
+    theorem = merged.neurons.obstacle is None and question.norm_obstacle is None
+    data = {**outcome.data}
+    if outcome.subset is not None and merged.consistent(outcome.subset):
+        most = min(n + merged.neurons.constants, question.block.m)
+        return _Known(Interval(n if theorem else 0, most), data)
+    homogenised = merged.original.a.shape[1] > question.block.d
+    may_be_constant = homogenised and question.assumptions.hidden_bias
+    if homogenised and not question.assumptions.hidden_bias:
+        bounds = Interval(n + outcome.refuted if theorem else 0, float("inf"))
+        return _Known(bounds, data)
+    most = width.extra(merged.original, rank)
+    if theorem and not quick:
+        exact = minimal.search(merged, most, constant=may_be_constant)
+        if exact is not None:
+            data |= {"exhaustive": True, "constant": exact.constant}
+            return _Known(
+                Interval(n + exact.extra, n + exact.extra),
+                data,
+                merged.lift(exact.chosen),
+                merged.neurons.representatives[list(exact.twins)],
+                by_basis=exact.extra == most,
+            )
+    lower = n + outcome.refuted if theorem else 0
+    upper = n + most + merged.neurons.constants
     if outcome.subset is not None:
-        return Finding(
-            Answer.ABSORBABLE,
-            Scope.THIS_WIDTH,
-            Rule.SUBSET_CONDITION,
-            f"flipping {outcome.subset.size} of {m} neurons reproduces the skip exactly",
-            Interval(m if degenerate is None else 0, m),
-            known,
-        )
-    obstacle = degenerate or question.norm_obstacle
-    if outcome.refuted and obstacle is None:
-        return Finding(
-            Answer.NOT_ABSORBABLE,
-            Scope.THIS_WIDTH,
-            Rule.SUBSET_CONDITION,
-            "no set of neurons, flipped, adds up to the skip "
-            f"({_EVIDENCE[str(known['evidence'])]}), and the neurons are pairwise distinct, "
-            "so nothing else could",
-            Interval(m + 1, widest),
-            known,
-        )
+        upper = min(upper, question.block.m)
+    return _Known(Interval(lower, upper), data, by_basis=True)
+
+
+def _conclude(question: Question, neurons: Neurons, outcome: Outcome, known: _Known) -> Finding:
+    """From what is known of subsets and widths to what is known of absorption."""
+    m, n = question.block.m, neurons.count
+    lower, upper = known.width
+    shape = "" if neurons.distinct else f"its {m} neurons amount to {n}; "
+    if outcome.subset is not None:
+        reason = f"flipping {outcome.subset.size} of {m} neurons reproduces the skip exactly"
+        return _finding(Answer.ABSORBABLE, Rule.SUBSET_CONDITION, shape + reason, known)
+    if upper <= m:
+        reason = f"{n} neurons and {int(upper) - n} twins of them compute the block without skip"
+        return _finding(Answer.ABSORBABLE, Rule.MINIMAL_WIDTH, shape + reason, known)
+    if lower > m and not (outcome.refuted and n == m):
+        reason = f"no residual-free block of fewer than {int(lower)} neurons equals it"
+        return _finding(Answer.NOT_ABSORBABLE, Rule.MINIMAL_WIDTH, shape + reason, known)
+    if lower > m:
+        evidence = _EVIDENCE[str(outcome.data["evidence"])]
+        reason = f"no set of neurons, flipped, adds up to the skip ({evidence}), and the neurons "
+        reason += "are pairwise distinct, so nothing else could"
+        return _finding(Answer.NOT_ABSORBABLE, Rule.SUBSET_CONDITION, shape + reason, known)
+    obstacle = neurons.obstacle or question.norm_obstacle
     if outcome.refuted:
-        reason = f"no subset of flips absorbs the skip (proved), but {obstacle}"
+        reason = "no set of flips absorbs the skip (proved), but "
+        reason += obstacle or f"{m - n} neurons are to spare, and other constructions may use them"
     else:
         reason = "the rank-one terms are linearly dependent, and no certificate was found"
         reason += "" if obstacle is None else f"; also, {obstacle}"
-    lower = m if degenerate is None and question.norm_obstacle is None else 0
-    return _open(reason, Interval(lower, widest), known)
+    return _finding(Answer.UNKNOWN, Rule.UNDECIDED, shape + reason, known)
+
+
+def _finding(answer: Answer, rule: Rule, reason: str, known: _Known) -> Finding:
+    return Finding(answer, Scope.THIS_WIDTH, rule, reason, known.width, known.data)
 
 
 _EVIDENCE = {
@@ -117,6 +171,8 @@ _EVIDENCE = {
     "coordinate": "coordinate certificate",
     "matrix": "dual certificate",
     "modular": "certificate modulo a prime",
+    "sumset": "all subset sums",
+    "affine": "there are none",
 }
 
 
@@ -128,13 +184,15 @@ def _open(
     return Finding(Answer.UNKNOWN, Scope.THIS_WIDTH, Rule.UNDECIDED, reason, bounds, data or {})
 
 
-def _without_hidden_biases(question: Question, degenerate: str | None) -> Finding:
-    """The block has hidden biases and its replacement may not: the neurons must stay."""
-    obstacle = degenerate or question.norm_obstacle
-    if obstacle is not None:
-        return _open(f"a replacement without hidden biases is asked for, and {obstacle}")
+def _without_hidden_biases(question: Question, neurons: Neurons) -> Finding:
+    """The block has hidden biases and its replacement may not: visible neurons must stay."""
+    obstacle = neurons.obstacle or question.norm_obstacle
     assert question.block.b_up is not None
-    neuron = int(np.argmax(question.block.b_up != 0))
+    biased = np.flatnonzero(question.block.b_up[neurons.representatives])
+    if obstacle is not None or not biased.size:
+        obstacle = obstacle or "those that have one cancel"
+        return _open(f"a replacement without hidden biases is asked for, and {obstacle}")
+    neuron = int(neurons.representatives[biased[0]])
     never = Interval(float("inf"), float("inf"))
     return Finding(
         Answer.NOT_ABSORBABLE,
@@ -142,7 +200,7 @@ def _without_hidden_biases(question: Question, degenerate: str | None) -> Findin
         Rule.HIDDEN_BIAS,
         f"neuron {neuron} has a hidden bias, and no sum of neurons without one replaces it",
         never,
-        {"neuron": neuron, "nondegenerate": True},
+        {"neuron": neuron},
     )
 
 

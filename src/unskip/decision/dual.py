@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unskip.decision.merging import Merged
 from unskip.decision.question import SubsetCondition
 
 Array = npt.NDArray[np.float64]
@@ -31,15 +32,22 @@ SLACK = 2.0**-28
 CAUTION = 4.0
 #: Below this size a product may have lost bits to underflow; above 2¹⁰⁰ it may overflow.
 TINY, HUGE = 2.0**-300, 2.0**100
+#: A skip below this is left to exact arithmetic.
+SMALLEST = 2.0**-190
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A refutation of every S: how it is stored, and the relative defect it proves."""
+    """A refutation of every group-wise S: how it is stored, and what it proves.
+
+    ``bound``: a lower bound of the relative defect over *all* sets of neurons; ``strength``:
+    that over group-wise sets, which is what the refutation rests on.
+    """
 
     data: Mapping[str, int | str | bool]
     matrix: npt.NDArray[np.signedinteger[Any]] | None
     bound: float
+    strength: float
 
 
 class Magnitudes:
@@ -54,7 +62,7 @@ class Magnitudes:
                 float(np.abs(condition.kappa_float).max()),
             )
             < HUGE
-            and max(condition.a.size, condition.m) < 2**40
+            and float(np.abs(condition.project(condition.a)).max()) > SMALLEST
         )
         with np.errstate(over="ignore", under="ignore"):
             down = np.sqrt(np.einsum("ij,ij->j", condition.down, condition.down))
@@ -88,17 +96,27 @@ class Trial:
     matrix: npt.NDArray[np.signedinteger[Any]] | None = None
 
 
-def judge(condition: SubsetCondition, trial: Trial, sizes: Magnitudes) -> Evidence | None:
-    """The evidence that Y makes, if it makes any."""
+def judge(merged: Merged, trial: Trial, sizes: Magnitudes) -> Evidence | None:
+    """The evidence that Y makes, if it makes any.
+
+    For groups, ⟨Y, A'⟩ and ⟨Y, R'_h⟩ are signed sums of the inner products with the R_j, and
+    so are their error bounds.
+    """
+    condition = merged.original
     p, q = condition.a.shape
-    gamma = CAUTION * (p + q + 4) * UNIT
+    gamma = CAUTION * (p + q + condition.m + 4) * UNIT
     error = gamma * trial.mass * sizes.products
-    negative = np.maximum(0.0, error - condition.kappa_float * trial.inner)
-    skip_error = gamma * p * trial.mass * float(np.linalg.norm(condition.a))
-    positive = trial.with_skip - skip_error - float(negative.sum()) * (1 + SLACK)
-    if not positive > 0:
+    inner = condition.kappa_float * trial.inner
+    with_skip = trial.with_skip - gamma * p * trial.mass * float(np.linalg.norm(condition.a))
+    turned = float((inner - error)[merged.turned].sum())
+    by_group = np.maximum(0.0, merged.gather(error) - merged.fold(inner))
+    strength = with_skip + turned - float(by_group.sum()) * (1 + SLACK)
+    if not strength > 0:
         return None
-    return Evidence(trial.data, trial.matrix, positive / trial.norm / sizes.skip * (1 - SLACK))
+    by_neuron = np.maximum(0.0, error - inner)
+    bound = max(0.0, with_skip - float(by_neuron.sum()) * (1 + SLACK))
+    scale = (1 - SLACK) / trial.norm / sizes.skip
+    return Evidence(trial.data, trial.matrix, bound * scale, strength * scale)
 
 
 def cheap(condition: SubsetCondition) -> Iterator[Trial]:
@@ -149,28 +167,29 @@ def dense(condition: SubsetCondition, y: Integers, dtype: type[np.signedinteger[
     return Trial(inner, with_skip, norm, norm, {"evidence": "matrix"}, y.astype(dtype))
 
 
-def rounded(condition: SubsetCondition, real: Array, sizes: Magnitudes) -> Evidence | None:
+def rounded(merged: Merged, real: Array, sizes: Magnitudes) -> Evidence | None:
     """The evidence that a real Y makes once rounded to the smallest sufficient integers.
 
     Half precision (int16) is enough unless the value is tiny against Y; then int32 or int64
     is used.  "Sufficient" means that rounding costs at most a thousandth of the bound.
     """
+    condition = merged.original
     size = float(np.abs(real).max(initial=0.0))
     if not (np.isfinite(size) and size > 0):
         return None
     promise = float(np.linalg.norm(condition.project(real))) / sizes.skip
     best: Evidence | None = None
-    for dtype, bits in ((np.int16, 15), (np.int32, 31), (np.int64, 50)):
+    for dtype, bits in ((np.int16, 15), (np.int32, 31), (np.int64, 45)):
         y = _integers(real / size * (2.0**bits - 1), centred=condition.centred)
         limit = 2**bits - 1
         if np.abs(y).max() > limit:
             np.clip(y, -limit, limit, out=y)
             if condition.centred and y.sum(axis=0).any():
                 continue
-        found = judge(condition, dense(condition, y, dtype), sizes)
-        if found is not None and (best is None or found.bound > 1.001 * best.bound):
+        found = judge(merged, dense(condition, y, dtype), sizes)
+        if found is not None and (best is None or found.strength > 1.001 * best.strength):
             best = found
-        if best is not None and best.bound >= 0.999 * promise:
+        if best is not None and best.strength >= 0.999 * promise:
             break
     return best
 

@@ -115,7 +115,8 @@ Outcome = tuple[Rule, Scope, str] | None
 def _depth(question: Question, *, bias_matters: bool) -> Scope:
     """Every depth where the stack's skip is seen to survive, else every width."""
     block = question.block
-    free = block.norm is NormKind.NONE and not (bias_matters and question.assumptions.output_bias)
+    biased = block.b_down is not None or question.assumptions.output_bias
+    free = block.norm is NormKind.NONE and not (bias_matters and biased)
     return Scope.ANY_DEPTH if free and invertible_skip(block) else Scope.ANY_WIDTH
 
 

@@ -1,9 +1,12 @@
-"""The exact verdict for linearly independent R_j, in word-sized arithmetic.
+"""The exact verdict for generic, linearly independent R'_h, in word-sized arithmetic.
+
+It needs a Gram matrix that is nonsingular modulo the prime, which independence makes likely
+but not certain; without it nothing is concluded.
 
 Floating point cannot see a defect of one unit in the last place.  Modulo a prime the Gram
 system is solved exactly, and its residual decides (theory §5, "unique candidate"):
 
-- Y ≢ 0: ⟨Y, R_j⟩ ≡ 0 for all j but ⟨Y, A⟩ ≢ 0, so no set of *integers* s_j solves the
+- Y ≢ 0: ⟨Y, R'_h⟩ ≡ 0 for all j but ⟨Y, A⟩ ≢ 0, so no set of *integers* s_j solves the
   equation, let alone a 0/1 one;
 - Y ≡ 0: every integer solution is ≡ s; an s_j outside {0, 1} is refuted by Y_j with
   ⟨Y_j, R_i⟩ ≡ δ_ij; otherwise S = {j : s_j ≡ 1} is the only candidate, to be verified exactly.
@@ -14,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from unskip.decision.exact import (
     PRIME,
@@ -23,35 +27,36 @@ from unskip.decision.exact import (
     residues,
     solve_mod,
 )
-from unskip.decision.question import SubsetCondition
+from unskip.decision.merging import Merged
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """The only subset that can satisfy the condition."""
+    """The only set of groups that can satisfy the condition."""
 
-    subset: Residues
+    chosen: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Refutation:
-    """A matrix over Z/p that refutes every subset; ``neuron`` ≥ 0 is the j of Y_j."""
+    """A matrix over Z/p that refutes every set; ``group`` ≥ 0 is the h of Y_h."""
 
     matrix: Residues
-    neuron: int
+    group: int
 
 
-def solve(condition: SubsetCondition) -> Candidate | Refutation | None:
-    """The exact outcome; ``None`` where the R_j are dependent (modulo p).
+def solve(merged: Merged) -> Candidate | Refutation | None:
+    """The exact outcome; ``None`` where the R'_h are dependent (modulo p).
 
-    Cost: the Gram system over Z/p, O(m²d + m³), and m² integers of memory a product.
+    Cost: the Gram system over Z/p, O(n²d + n³), and n² integers of memory a product.
     """
-    p = condition.a.shape[0]
-    down = residues(condition.down) * fraction_residues(condition.kappa) % PRIME
-    up = residues(condition.up)
-    skip = residues(condition.a)
-    if condition.centred:
-        down, skip = _centre(down, p), _centre(skip, p)
+    try:
+        down, up, skip = reduced_residues(merged)
+    except ValueError:  # an entry to divide by vanishes modulo the prime
+        return None
+    if merged.original.centred:
+        rows = skip.shape[0]
+        down, skip = centre(down, rows), centre(skip, rows)
     gram = matmul_mod(down.T, down) * matmul_mod(up, up.T) % PRIME
     right = -(matmul_mod(down.T, skip) * up % PRIME).sum(axis=1) % PRIME
     s = solve_mod(gram, right)
@@ -59,20 +64,43 @@ def solve(condition: SubsetCondition) -> Candidate | Refutation | None:
         return None
     y = (skip + matmul_mod(down * s % PRIME, up)) % PRIME
     if y.any():
-        orthogonal = (y * skip % PRIME).sum() % PRIME != 0
-        return Refutation(y, -1) if orthogonal else None
+        visible = (y * skip % PRIME).sum() % PRIME != 0
+        return Refutation(y, -1) if visible else None
     other = np.flatnonzero(s > 1)
     if other.size == 0:
-        return Candidate(np.flatnonzero(s == 1))
-    j = int(other[0])
-    unit = np.zeros(condition.m, dtype=np.int64)
-    unit[j] = 1
+        return Candidate(s == 1)
+    h = int(other[0])
+    unit = np.zeros(merged.n, dtype=np.int64)
+    unit[h] = 1
     weights = solve_mod(gram, unit)
     assert weights is not None  # the same nonsingular matrix
-    return Refutation(matmul_mod(down * weights % PRIME, up), j)
+    return Refutation(matmul_mod(down * weights % PRIME, up), h)
 
 
-def _centre(columns: Residues, p: int) -> Residues:
+def reduced_residues(merged: Merged) -> tuple[Residues, Residues, Residues]:
+    """κ k_h (p, n), n_h (n, q) and A' (p, q) modulo the prime."""
+    c = merged.original
+    down = residues(c.down) * fraction_residues(c.kappa) % PRIME
+    up, skip = residues(c.up), residues(c.a)
+    if merged.neurons.distinct:
+        return down, up, skip
+    turned = merged.turned
+    if turned.size:
+        skip = (skip + matmul_mod(down[:, turned], up[turned])) % PRIME
+    columns = []
+    for members in merged.neurons.groups:
+        first = members[0]
+        lead = int(np.argmax(np.abs(c.up[first])))
+        inverse = pow(int(up[first, lead]), -1, PRIME)
+        signs = merged.neurons.orientation[members]
+        factors = signs * up[members, lead] % PRIME * inverse % PRIME  # |t_j|
+        columns.append((down[:, members] * factors % PRIME).sum(axis=1) % PRIME)
+    if not columns:
+        return np.zeros((len(skip), 0), np.int64), up[:0], skip
+    return np.stack(columns, axis=1), up[merged.neurons.representatives], skip
+
+
+def centre(columns: Residues, p: int) -> Residues:
     """Π = I − 11ᵀ/p modulo the prime."""
     mean = columns.sum(axis=0) % PRIME * pow(p, -1, PRIME) % PRIME
     return (columns - mean) % PRIME

@@ -39,7 +39,8 @@ class Question:
         if output_bias is None:
             output_bias = block.b_down is not None
         modulo = "mean" if block.norm is NormKind.POST_LAYERNORM else "nothing"
-        return cls(block, Assumptions(hidden_bias, output_bias, modulo), label)
+        slopes_kept = block.activation.slopes is not None
+        return cls(block, Assumptions(hidden_bias, output_bias, modulo, slopes_kept), label)
 
     @property
     def centred(self) -> bool:

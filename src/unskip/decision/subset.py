@@ -1,133 +1,194 @@
-"""The cascade that decides the subset condition (§5), cheapest certificate first."""
+"""The cascade that decides the subset condition (§5), cheapest certificate first.
+
+It asks for a set of *groups* (merging.py); where the neurons are distinct these are neurons.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from unskip.certificates import Interval
-from unskip.decision import dual, modular
+from unskip.decision import box, dual, modular, sumset
 from unskip.decision.exact import satisfies
 from unskip.decision.gram import Gram
+from unskip.decision.merging import Merged
 from unskip.decision.question import SubsetCondition
 
-#: From this width on, single precision pays for the m² algebra.
+Chosen = npt.NDArray[np.bool_]
+Indices = npt.NDArray[np.int64]
+
+#: From this many groups on, single precision pays for the quadratic algebra.
 SINGLE_PRECISION_WIDTH = 512
 #: Below this relative defect an exact solution may hide behind rounding.
 NEARLY_ZERO = 1e-5
+#: False matches modulo 2⁶¹ − 1 that are verified before another Y is tried.
+PATIENCE = 64
+#: Bases of the Y that are tried, in this order; a certificate names the one that served.
+BASES = ((3, 5), (7, 11), (13, 17), (19, 23))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is known of the subsets: one that satisfies, a refutation, or neither.
+    """What is known of the sets of groups: one that satisfies, a refutation, or neither.
 
-    ``defect`` encloses min_S ‖Π(A + Σ_S R_j)‖_F / ‖ΠA‖_F; ``achieved`` is a set that attains
-    its upper end.
+    ``defect`` encloses min_S ‖Π(A + Σ_S R_j)‖_F / ‖ΠA‖_F over all sets of neurons; ``achieved``
+    is one that attains its upper end.
     """
 
-    subset: npt.NDArray[np.int64] | None
+    subset: Indices | None
     refuted: bool
     defect: Interval
-    achieved: npt.NDArray[np.int64]
+    achieved: Indices
     data: Mapping[str, int | str | bool] = field(default_factory=lambda: {"evidence": "none"})
     matrix: npt.NDArray[np.signedinteger[Any]] | None = None
 
 
-def search(condition: SubsetCondition, *, quick: bool) -> Outcome:
-    """Decide the condition where the R_j are independent; bound the defect in any case.
+def search(merged: Merged, *, quick: bool) -> Outcome:
+    """Decide the condition, or bound the defect where it stays open.
 
     ``quick`` stops at the first certificate and leaves the bounds loose.  Cost: O(md) for the
-    cheap certificates; O(m²d + m³/3) for the Gram system; the same again over Z/p only where
-    an exact solution is in sight.
+    cheap certificates; O(n²d + n³/3) for the Gram system of n groups.  Only where that leaves
+    it open: the same again over Z/p, 2^{n/2} sums for n ≤ 40, or box-constrained least squares.
     """
+    condition = merged.original
     if condition.trivial:
-        return _satisfied(np.zeros(0, dtype=np.int64))
+        as_a_whole = merged.lift(np.zeros(merged.n, dtype=bool))
+        nothing = np.zeros(0, dtype=np.int64)
+        return _satisfied(as_a_whole if satisfies(condition, as_a_whole) else nothing)
+    if merged.n == 0:
+        return _nothing_to_choose(merged)
     sizes = dual.Magnitudes(condition)
-    achieved = np.zeros(condition.m, dtype=bool)
+    achieved = np.zeros(merged.n, dtype=bool)
     if not sizes.trusted:
-        return _exactly(condition, achieved)
-    trials = [dual.judge(condition, trial, sizes) for trial in dual.cheap(condition)]
-    evidence = max(filter(None, trials), key=lambda found: found.bound, default=None)
+        return _exactly(merged, achieved, None)
+    trials = [dual.judge(merged, trial, sizes) for trial in dual.cheap(condition)]
+    evidence = max(filter(None, trials), key=lambda found: found.strength, default=None)
     if evidence is None or not quick:
-        achieved, found = _by_gram(condition, sizes)
-        if found is not None and (evidence is None or found.bound > evidence.bound):
+        achieved, found = _by_gram(merged, sizes)
+        if found is not None and (evidence is None or found.strength > evidence.strength):
             evidence = found
     if evidence is not None:
-        return _refuted(condition, evidence, achieved)
-    return _exactly(condition, achieved)
+        return _refuted(merged, evidence, achieved)
+    return _exactly(merged, achieved, sizes)
 
 
-def _by_gram(
-    condition: SubsetCondition, sizes: dual.Magnitudes
-) -> tuple[npt.NDArray[np.bool_], dual.Evidence | None]:
-    """A good subset, and the evidence of the Gram residual if it is any.
+def _nothing_to_choose(merged: Merged) -> Outcome:
+    """No visible neurons: the block is affine, and A' is what is left of it."""
+    left = merged.lift(np.zeros(0, dtype=bool))
+    if satisfies(merged.original, left):
+        return _satisfied(left)
+    upper = max(defect(merged.original, left), 0.0)
+    return Outcome(None, True, Interval(0.0, upper), left, {"evidence": "affine"})
+
+
+def _by_gram(merged: Merged, sizes: dual.Magnitudes) -> tuple[Chosen, dual.Evidence | None]:
+    """A good set of groups, and the evidence of the Gram residual if it is any.
 
     Single precision first where that pays; double precision when its evidence is weak.
     """
-    single = condition.m >= SINGLE_PRECISION_WIDTH
-    best = np.zeros(condition.m, dtype=bool)
+    reduced = merged.reduced
+    best, least = np.zeros(merged.n, dtype=bool), np.inf
     evidence: dual.Evidence | None = None
+    single = merged.n >= SINGLE_PRECISION_WIDTH
     for dtype in (np.float32, np.float64) if single else (np.float64,):
         with np.errstate(over="ignore", invalid="ignore"):
-            gram = Gram.of(condition, dtype)
+            gram = Gram.of(reduced, dtype)
             s = gram.solve()
         if s is None:
             continue
         for start in (s > 0.5, np.zeros_like(best)):
-            best = min(best, gram.descend(start), key=lambda x: _defect(condition, x))
+            end = gram.descend(start)
+            reached = defect(merged.original, merged.lift(end))
+            if reached < least:
+                best, least = end, reached
         residual = gram.residual(s)
         promise = float(np.linalg.norm(residual)) / sizes.skip
-        if promise < NEARLY_ZERO and _defect(condition, best) < NEARLY_ZERO:
+        if promise < NEARLY_ZERO and least < NEARLY_ZERO:
             break  # an exact solution is in sight: settle it in exact arithmetic
-        evidence = dual.rounded(condition, residual, sizes)
-        if evidence is not None and evidence.bound >= 0.99 * promise:
+        evidence = dual.rounded(merged, residual, sizes)
+        if evidence is not None and evidence.strength >= 0.99 * promise:
             break
     return best, evidence
 
 
-def _refuted(
-    condition: SubsetCondition, evidence: dual.Evidence, achieved: npt.NDArray[np.bool_]
-) -> Outcome:
-    upper = max(_defect(condition, achieved), evidence.bound)
-    return Outcome(
-        subset=None,
-        refuted=True,
-        defect=Interval(evidence.bound, upper),
-        achieved=np.flatnonzero(achieved),
-        data=evidence.data,
-        matrix=evidence.matrix,
-    )
+def _refuted(merged: Merged, evidence: dual.Evidence, achieved: Chosen) -> Outcome:
+    subset = merged.lift(achieved)
+    upper = max(defect(merged.original, subset), evidence.bound)
+    bounds = Interval(evidence.bound, upper)
+    return Outcome(None, True, bounds, subset, evidence.data, evidence.matrix)
 
 
-def _exactly(condition: SubsetCondition, achieved: npt.NDArray[np.bool_]) -> Outcome:
-    """No certificate in floating point: verify the candidate, or solve modulo a prime."""
-    candidate = np.flatnonzero(achieved)
-    upper = _defect(condition, achieved)
+def _exactly(merged: Merged, achieved: Chosen, sizes: dual.Magnitudes | None) -> Outcome:
+    """No certificate of the Gram system: candidates, exact arithmetic, then the box."""
+    condition = merged.original
+    candidate = merged.lift(achieved)
+    upper = defect(condition, candidate)
     if upper < NEARLY_ZERO and satisfies(condition, candidate):
         return _satisfied(candidate)
-    exact = modular.solve(condition)
-    if isinstance(exact, modular.Candidate) and satisfies(condition, exact.subset):
-        return _satisfied(exact.subset)
-    if isinstance(exact, modular.Refutation):
-        data: dict[str, int | str | bool] = {"evidence": "modular", "neuron": exact.neuron}
-        matrix = exact.matrix.astype(np.int32)
-        return Outcome(None, True, Interval(0.0, upper), candidate, data, matrix)
+    boxed: dual.Evidence | None = None
+    if sizes is not None and merged.n <= box.LARGEST:
+        residual, corner = box.solve(merged.reduced)
+        if satisfies_nearly(condition, merged.lift(corner)):
+            return _satisfied(merged.lift(corner))
+        boxed = dual.rounded(merged, residual, sizes)
+    if boxed is not None:
+        return _refuted(merged, boxed, achieved)
+    for outcome in _arithmetic(merged, candidate, upper):
+        return outcome
     return Outcome(None, False, Interval(0.0, upper), candidate)
 
 
-def _satisfied(subset: npt.NDArray[np.int64]) -> Outcome:
+def satisfies_nearly(condition: SubsetCondition, subset: Indices) -> bool:
+    """Exact satisfaction, tested only where floating point does not exclude it."""
+    return defect(condition, subset) < NEARLY_ZERO and satisfies(condition, subset)
+
+
+def _arithmetic(merged: Merged, candidate: Indices, upper: float) -> Iterator[Outcome]:
+    """What exact arithmetic decides: all subsets of few groups, or independent R'_h."""
+    bounds = Interval(0.0, upper)
+    if merged.n <= sumset.INSTANT:
+        yield from _by_all_sums(merged, candidate, bounds)
+    exact = modular.solve(merged)
+    if isinstance(exact, modular.Candidate):
+        subset = merged.lift(exact.chosen)
+        if satisfies(merged.original, subset):
+            yield _satisfied(subset)
+    elif exact is not None:
+        neuron = int(merged.neurons.representatives[exact.group]) if exact.group >= 0 else -1
+        data: dict[str, int | str | bool] = {"evidence": "modular", "neuron": neuron}
+        yield Outcome(None, True, bounds, candidate, data, exact.matrix.astype(np.int32))
+    if merged.n <= sumset.LARGEST:
+        yield from _by_all_sums(merged, candidate, bounds)
+
+
+def _by_all_sums(merged: Merged, candidate: Indices, bounds: Interval) -> Iterator[Outcome]:
+    for alpha, beta in BASES:
+        pairing = sumset.Pairing.of(merged, alpha, beta)
+        matches = list(islice(pairing.matches(), PATIENCE + 1))
+        for chosen in matches[:PATIENCE]:
+            if satisfies(merged.original, merged.lift(chosen)):
+                yield _satisfied(merged.lift(chosen))
+        if not matches:
+            data: dict[str, int | str | bool] = {"evidence": "sumset"}
+            yield Outcome(None, True, bounds, candidate, {**data, "alpha": alpha, "beta": beta})
+
+
+def _satisfied(subset: Indices) -> Outcome:
     return Outcome(subset, False, Interval(0.0, 0.0), subset, {"evidence": "flip"})
 
 
-def _defect(condition: SubsetCondition, inside: npt.NDArray[np.bool_]) -> float:
-    """An upper bound of the relative defect of one subset.  One p×|S|×q product."""
-    chosen = np.flatnonzero(inside)
+def defect(condition: SubsetCondition, chosen: Indices) -> float:
+    """An upper bound of the relative defect of one set of neurons.  One p×|S|×q product."""
     if chosen.size == 0:
         return 1.0  # exactly: the skip itself is left
+    if not np.abs(condition.project(condition.a)).max() > dual.SMALLEST:
+        return float("inf")  # the skip is too small to divide by in floating point
     kappa = condition.kappa_float[chosen]
     with np.errstate(over="ignore", invalid="ignore"):
         total = condition.a + (condition.down[:, chosen] * kappa) @ condition.up[chosen]
@@ -140,7 +201,7 @@ def _defect(condition: SubsetCondition, inside: npt.NDArray[np.bool_]) -> float:
             )
         )
         terms = chosen.size + condition.a.shape[0] + 6
-        rounding = dual.CAUTION * terms * dual.UNIT * size
+        rounding = dual.CAUTION * terms * dual.UNIT * size + 2.0**-240
         lowest = dual.skip_norm(condition)[0]
         upper = (norm * (1 + dual.SLACK) + rounding) / lowest if lowest > 0 else np.inf
     return float(upper) * (1 + dual.SLACK) if np.isfinite(upper) else float("inf")

@@ -15,37 +15,37 @@ Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int32]
 
 
-def upper(condition: SubsetCondition, rank: int) -> int:
-    """m + min(2p, r + 2·min(p, q − r)), r a lower bound of the rank of ``up``.
+def extra(condition: SubsetCondition, rank: int) -> int:
+    """min(2p, r + 2·min(p, q − r)), r a lower bound of the rank of the groups' rows.
 
-    Keep every neuron; twins on r neurons with independent rows buy all linear terms in
-    their span for one unit each, and a new direction costs two.
+    Keep every group; twins on r groups with independent rows buy all linear terms in their
+    span for one unit each, and a new direction costs two.
     """
     p, q = condition.a.shape
-    return condition.m + min(2 * p, rank + 2 * min(p, q - rank))
+    return min(2 * p, rank + 2 * min(p, q - rank))
 
 
-def independent_rows(up: Array) -> tuple[Indices, Indices]:
-    """Rows and columns of a square submatrix of ``up`` proved to be nonsingular.
+def independent_rows(up: Array, groups: npt.NDArray[np.int64]) -> tuple[Indices, Indices]:
+    """Rows among ``groups``, and columns, of a square submatrix proved to be nonsingular.
 
     As large as possible when the leading rows already span; otherwise pivoted QR chooses.
     Empty where nothing is proved.  O(d³), or O(md²) with pivoting.
     """
-    m, q = up.shape
-    if not float(np.abs(up).max()) < 2.0**100:
+    if not (groups.size and float(np.abs(up).max()) < 2.0**100):
         return _none()
-    size = min(m, q)
-    leading = np.arange(size, dtype=np.int32)
-    if nonsingular(up[:size, :size]):
-        return leading, leading
-    triangle, rows = scipy.linalg.qr(up.T, mode="r", pivoting=True)
+    size = min(groups.size, up.shape[1])
+    columns = np.arange(size, dtype=np.int32)
+    if nonsingular(up[groups[:size], :size]):
+        return groups[:size].astype(np.int32), columns
+    candidates = up[groups]
+    triangle, order = scipy.linalg.qr(candidates.T, mode="r", pivoting=True)
     pivots = np.abs(np.diagonal(triangle))
     rank = int(np.count_nonzero(pivots > 1e-10 * pivots.max(initial=0.0)))
-    chosen = rows[:rank]
-    _, columns = scipy.linalg.qr(up[chosen], mode="r", pivoting=True)
-    columns = columns[:rank]
-    if rank and nonsingular(up[np.ix_(chosen, columns)]):
-        return chosen.astype(np.int32), columns.astype(np.int32)
+    chosen = order[:rank]
+    _, order = scipy.linalg.qr(candidates[chosen], mode="r", pivoting=True)
+    columns = order[:rank].astype(np.int32)
+    if rank and nonsingular(candidates[np.ix_(chosen, columns)]):
+        return groups[chosen].astype(np.int32), columns
     return _none()
 
 

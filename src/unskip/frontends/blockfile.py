@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import difflib
 import functools
+import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,42 +30,45 @@ ARRAYS = frozenset(
 )
 TEXTS = frozenset(("activation", "up_activation", "norm", "norm_eps"))
 
-Reader = Callable[[str], npt.NDArray[Any]]
+Reader = Callable[[Iterable[str]], dict[str, npt.NDArray[Any]]]
 
 
 def read_safetensors(path: Path) -> Model:
     """The blocks of a ``.safetensors`` file; raises :class:`ModelError`."""
     tensors = Tensors.of_file(path)
     texts = {k: v for k, v in tensors.metadata.items() if k.rpartition(".")[2] in TEXTS}
-    return _model(path, tensors.names, texts, tensors.read)
+    return _model(path, tensors.names, texts, lambda names: {n: tensors.read(n) for n in names})
 
 
 def read_npz(path: Path) -> Model:
     """The blocks of an ``.npz`` file (never unpickled); raises :class:`ModelError`."""
     try:
-        archive = np.load(path, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ValueError("it is a single array")
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, MemoryError) as error:
+        with zipfile.ZipFile(path) as archive:
+            names = {name.removesuffix(".npy") for name in archive.namelist()}
+    except Exception as error:  # hostile archives raise of every kind
         raise ModelError(f"{path} is not a readable .npz file: {error}") from None
-    read = functools.partial(_read_member, path, archive)
-    names = set(archive.files)
-    texts = {n: str(read(n)) for n in names if n.rpartition(".")[2] in TEXTS}
-    return _model(path, names - set(texts), texts, read)
+    read = functools.partial(_read_members, path)
+    settings = {name for name in names if name.rpartition(".")[2] in TEXTS}
+    texts = {name: str(array) for name, array in read(settings).items()}
+    return _model(path, names - settings, texts, read)
 
 
-def _read_member(path: Path, archive: Any, name: str) -> npt.NDArray[Any]:
+def _read_members(path: Path, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
+    arrays = {}
+    name = ""
     try:
-        array: npt.NDArray[Any] = archive[name]
-    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, KeyError) as error:
+        with zipfile.ZipFile(path) as archive, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numpy warns of headers written by Python 2
+            for name in names:
+                with archive.open(f"{name}.npy") as member:
+                    arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
+                arrays[name].flags.writeable = False
+    except Exception as error:  # numpy, zipfile and the decompressors raise of every kind
         raise ModelError(f"{path}: array {name} cannot be read: {error}") from None
-    except zipfile.zlib.error as error:  # type: ignore[attr-defined]
-        raise ModelError(f"{path}: array {name} is corrupt: {error}") from None
-    array.flags.writeable = False
-    return array
+    return arrays
 
 
-def _model(path: Path, names: Any, texts: Mapping[str, str], read: Reader) -> Model:
+def _model(path: Path, names: Iterable[str], texts: Mapping[str, str], read: Reader) -> Model:
     fields: dict[str, list[str]] = {}
     for name in names:
         prefix, _, field = name.rpartition(".")
@@ -75,6 +79,9 @@ def _model(path: Path, names: Any, texts: Mapping[str, str], read: Reader) -> Mo
         fields.setdefault(prefix, []).append(field)
     if not fields:
         raise ModelError(f"{path} holds no arrays", hint="a block has at least w_up and w_down")
+    for name in sorted(texts):
+        if name.rpartition(".")[0] not in ("", *fields):
+            raise ModelError(f"{path}: {name} is a setting of no block that the file holds")
     sources = []
     for prefix, present in sorted(fields.items(), key=lambda item: _natural(item[0])):
         dot = f"{prefix}." if prefix else ""
@@ -96,10 +103,11 @@ def _model(path: Path, names: Any, texts: Mapping[str, str], read: Reader) -> Mo
 def _block(
     path: Path, dot: str, present: tuple[str, ...], settings: Mapping[str, str], read: Reader
 ) -> ResidualBlock:
-    arguments: dict[str, Any] = {name: read(dot + name) for name in present}
-    for name, array in arguments.items():
+    arrays = read(dot + name for name in present)
+    for name, array in arrays.items():
         if array.dtype.kind not in "fiuV" or array.dtype.hasobject:
-            raise ModelError(f"{path}: array {dot}{name} has type {array.dtype}")
+            raise ModelError(f"{path}: array {name} has type {array.dtype}")
+    arguments: dict[str, Any] = {name.removeprefix(dot): a for name, a in arrays.items()}
     arguments |= settings
     if "norm_eps" in settings:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +56,10 @@ class Family:
     gain_offset: float = 0.0
     #: Whether biases must be there: yes, no, or a configuration key and its default.
     biased: bool | tuple[str, bool] = True
-    #: Whether the norm may come without weights, by a configuration key.
-    norm_optional: bool = False
+    #: The configuration key that, when false, makes a norm without weights.
+    norm_affine: str | None = None
+    #: Names of activations that the model class takes for others.
+    legacy_activations: Mapping[str, str] = field(default_factory=dict)
     #: How many places of the network use each weight set, and how many sets there are.
     sharing: Callable[[Config], tuple[int, int]] | None = None
 
@@ -85,7 +87,7 @@ _LLAMA = Family(
 
 
 def _opt_placement(config: Config) -> NormKind:
-    before = config.get("do_layer_norm_before", True)
+    before = _flag(config, "do_layer_norm_before", True)
     return NormKind.PRE_LAYERNORM if before else NormKind.POST_LAYERNORM
 
 
@@ -144,7 +146,7 @@ FAMILIES: Mapping[str, Family] = {
         default_activation="relu",
         eps=(),
         biased=("enable_bias", True),
-        norm_optional=True,
+        norm_affine="layer_norm_elementwise_affine",
     ),
     "llama": _LLAMA,
     "mistral": _LLAMA,
@@ -153,6 +155,7 @@ FAMILIES: Mapping[str, Family] = {
         _LLAMA,
         activation=("hidden_activation", "hidden_act"),
         default_activation="gelu_pytorch_tanh",
+        legacy_activations={"gelu": "gelu_pytorch_tanh"},
         gain_offset=1.0,
     ),
     "phi3": replace(_LLAMA, up="mlp.gate_up_proj", gate=None, fused=True, default_eps=1e-5),
@@ -190,7 +193,8 @@ def read_directory(directory: Path) -> Model:
         BlockSource(layer, functools.partial(_load, family, tensors, config, layer), places)
         for layer in layers
     )
-    architectures = config.get("architectures")
+    named = config.get("architectures")
+    architectures = [str(name) for name in named] if isinstance(named, list) else []
     description = {"model_type": model_type, "architectures": architectures}
     return Model(str(directory), "huggingface", blocks, description)
 
@@ -240,11 +244,12 @@ def _load(family: Family, tensors: Tensors, config: Config, layer: str) -> Resid
     )
     placement = family.placement
     norm = placement if isinstance(placement, NormKind) else placement(config)
-    gain, bias = _norm(family, tensors, norm, f"{layer}.{family.norm}")
+    gain, bias = _norm(family, tensors, config, norm, f"{layer}.{family.norm}")
+    activation = _text(config, family.activation, family.default_activation)
     try:
         return ResidualBlock(
             **arguments,
-            activation=_text(config, family.activation, family.default_activation),
+            activation=family.legacy_activations.get(activation, activation),
             norm=norm,
             norm_gain=gain,
             norm_bias=bias,
@@ -261,19 +266,19 @@ def _linear(
     if weight.ndim != 2:
         raise ModelError(f"{module}.weight has shape {weight.shape}, not that of a matrix")
     biased = family.biased
-    required = biased if isinstance(biased, bool) else bool(config.get(*biased))
+    required = biased if isinstance(biased, bool) else _flag(config, *biased)
     present = f"{module}.bias" in tensors
     bias = tensors.read(f"{module}.bias") if required or present else None
     return (weight.T if family.transposed else weight), bias
 
 
 def _norm(
-    family: Family, tensors: Tensors, norm: NormKind, module: str
+    family: Family, tensors: Tensors, config: Config, norm: NormKind, module: str
 ) -> tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None]:
     """Gain and bias; old checkpoints call them gamma and beta."""
     gain = next((n for n in ("weight", "gamma") if f"{module}.{n}" in tensors), None)
     if gain is None:
-        if family.norm_optional:
+        if family.norm_affine is not None and not _flag(config, family.norm_affine, True):
             return None, None
         raise ModelError(f"the checkpoint lacks the tensor {module}.weight")
     values = tensors.read(f"{module}.{gain}")
@@ -296,7 +301,17 @@ def _number(config: Config, keys: tuple[str, ...], default: float) -> float:
     value = _first(config, keys, default)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ModelError(f"config.json: {' or '.join(keys)} is {value!r}, not a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ModelError(f"config.json: {' or '.join(keys)} is too large") from None
+
+
+def _flag(config: Config, key: str, default: bool) -> bool:
+    value = _first(config, (key,), default)
+    if not isinstance(value, bool):
+        raise ModelError(f"config.json: {key} is {value!r}, neither true nor false")
+    return value
 
 
 def _integer(config: Config, keys: tuple[str, ...], default: int | None = None) -> int:

@@ -25,7 +25,7 @@ class BlockSource:
         try:
             return self.read()
         except UnskipError as error:
-            if self.name in error.message:
+            if f"{self.name}:" in error.message or f"{self.name}." in error.message:
                 raise
             raise ModelError(f"block {self.name}: {error.message}", hint=error.hint) from None
 

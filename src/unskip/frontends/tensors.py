@@ -47,7 +47,8 @@ class Tensors:
                     hint="shards must lie beside the index",
                 )
             shards[name] = index.parent / name
-        missing = sorted(name for name, path in shards.items() if not path.is_file())
+        present = {path.name for path in index.parent.iterdir() if path.is_file()}
+        missing = sorted(shards.keys() - present)
         if missing:
             raise ModelError(f"{index} names missing shards: {_some(missing)}")
         tensors = cls({tensor: shards[shard] for tensor, shard in weight_map.items()})

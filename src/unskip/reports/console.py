@@ -16,6 +16,12 @@ from unskip.verdict import Verdict
 _COLOUR = {Answer.ABSORBABLE: "green", Answer.NOT_ABSORBABLE: "red", Answer.UNKNOWN: "yellow"}
 
 
+def one_line(text: str) -> str:
+    """The text on one line, with escapes in place of what a terminal might obey."""
+    line = " ".join(text.split())
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+
+
 def print_audit(audit: Audit, console: Console) -> None:
     """One row a block, then what the rows rest on, then the count."""
     table = Table(box=box.SIMPLE if console.is_terminal else None, pad_edge=False)
@@ -27,7 +33,7 @@ def print_audit(audit: Audit, console: Console) -> None:
         verdict, statement = report.verdict, report.verdict.certificate
         shared = f" (×{report.places})" if report.places > 1 else ""
         table.add_row(
-            escape(report.name + shared),
+            escape(one_line(report.name) + shared),
             f"{statement.d} × {statement.m}",
             escape(("gated " if statement.gated else "") + statement.activation),
             statement.norm,
