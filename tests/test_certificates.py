@@ -129,9 +129,9 @@ class Truth:
         absorbs = self.width <= b.m
         if c.rule not in (Rule.SUBSET_CONDITION, Rule.MINIMAL_WIDTH) or self.least is None:
             return False
-        if c.scope is not Scope.THIS_WIDTH:
+        if c.scope != Scope.THIS_WIDTH:
             return False
-        if c.answer is Answer.UNKNOWN or (c.answer is Answer.ABSORBABLE) != absorbs:
+        if c.answer == Answer.UNKNOWN or (c.answer == Answer.ABSORBABLE) != absorbs:
             return False
         if c.defect is None or c.defect.lower > self.least * (1 + 1e-14):
             return False

@@ -765,9 +765,7 @@ def test_malformed_input(unskip: Unskip, tmp_path: Path, named: str, build: Buil
     [
         "path that does not exist",
         "block: 8 bytes kept",
-        "npz: garbage",
         "bert: nan in output.dense.weight",
-        "config: deeply nested",
         "index: shard '../outside.safetensors'",
     ],
 )

@@ -618,9 +618,18 @@ def _resolve_name(text: str) -> Activation:
 
 def _parameters(text: str | None, whole: str) -> tuple[float, ...]:
     try:
-        return tuple(float(Fraction(part.strip())) for part in text.split(",")) if text else ()
+        values = tuple(_number(part) for part in text.split(",")) if text else ()
     except (ValueError, ZeroDivisionError, OverflowError):
         raise ActivationError(f"the parameters of {whole!r} are not numbers") from None
+    if not all(map(math.isfinite, values)):
+        raise ActivationError(f"the parameters of {whole!r} are not finite")
+    return values
+
+
+def _number(text: str) -> float:
+    """A decimal, or a fraction of two whole numbers."""
+    numerator, slash, denominator = text.partition("/")
+    return int(numerator) / int(denominator) if slash else float(text)
 
 
 def _suggestion(name: str) -> str:

@@ -594,7 +594,14 @@ class _Exhaustive:
         n = self.groups.n
         if not below <= 2 * self.condition.rows:
             _refuse("its lower bound of the width exceeds what always suffices")
-        if n > 16 or sum(math.comb(n, t) << n for t in range(min(int(below), n + 1))) > 2**24:
+        p, q = self.condition.rows, self.condition.columns
+        sets = sum(
+            math.comb(n, t) * (p + t)
+            for cost in range(math.ceil(below))
+            for e in ((0, 1) if self.constant else (0,))
+            for t in range(cost - e, -1, -2)
+        )
+        if n > 20 or sets * q * q << n > 10**8:
             _refuse("its exhaustive search is too large to repeat")
         skip, terms = self._residues()
         # codes of all orientations, bit by bit: (2^n, p, q)

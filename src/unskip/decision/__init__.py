@@ -116,15 +116,24 @@ def _width_bounds(
         return _Known(bounds, data)
     most = width.extra(merged.original, rank)
     if theorem and not quick:
-        exact = minimal.search(merged, most, constant=may_be_constant)
-        if exact is not None:
+        # all costs if that is little work, else those that decide the answer at this width
+        spare = question.block.m - n
+        for below in (most, min(most, spare + 1)):
+            if merged.n > 20 or (
+                minimal.work(merged, below, constant=may_be_constant) > minimal.LARGEST
+            ):
+                continue
+            exact = minimal.search(merged, below, constant=may_be_constant)
+            if exact is None:
+                break
+            nothing_cheaper = exact.extra == below
             data |= {"exhaustive": True, "constant": exact.constant}
             return _Known(
-                Interval(n + exact.extra, n + exact.extra),
+                Interval(n + exact.extra, n + (most if nothing_cheaper else exact.extra)),
                 data,
                 merged.lift(exact.chosen),
                 merged.neurons.representatives[list(exact.twins)],
-                by_basis=exact.extra == most,
+                by_basis=nothing_cheaper,
             )
     lower = n + outcome.refuted if theorem else 0
     upper = n + most + merged.neurons.constants

@@ -23,8 +23,8 @@ from unskip.decision.exact import PRIME, Residues, assemble, integers
 from unskip.decision.merging import Merged
 from unskip.decision.modular import centre, reduced_residues
 
-#: Orientations times sets of twins that are tried at most.
-LARGEST = 3_000_000
+#: The most that is tried: matrix entries times columns, a fraction of a second.
+LARGEST = 50_000_000
 #: Orientations whose ranks are computed at once.
 CHUNK = 1 << 14
 
@@ -40,15 +40,12 @@ class Minimum:
 
 
 def search(merged: Merged, most: int, *, constant: bool) -> Minimum | None:
-    """The least extra width below ``most``, which is known to suffice; ``None`` if too many.
+    """The least extra width below ``most``; ``None`` where arithmetic modulo a prime fails.
 
     A result with ``extra == most`` says that nothing cheaper exists.  ``constant``: whether a
-    constant neuron is allowed (and of use: the rows are homogenised).
+    constant neuron is allowed (and of use: the rows are homogenised).  See :func:`work`.
     """
     n = merged.n
-    tries = sum(math.comb(n, t) * 2 ** (n - t) for t in range(min(most, n + 1)))
-    if n > 20 or tries > LARGEST:
-        return None
     try:
         problem = _Problem.of(merged, constant=constant)
     except ValueError:
@@ -64,6 +61,18 @@ def search(merged: Merged, most: int, *, constant: bool) -> Minimum | None:
                 if problem.verified(twins, e, chosen, rank):
                     return Minimum(cost, twins, e, chosen)
     return Minimum(most, (), False, np.zeros(n, dtype=bool))
+
+
+def work(merged: Merged, below: int, *, constant: bool) -> int:
+    """The size of a search of all costs less than ``below``."""
+    p, q = merged.original.a.shape
+    sizes = (
+        math.comb(merged.n, cost - e - 2 * rank) * (p + cost - e - 2 * rank)
+        for cost in range(below)
+        for e in ((0, 1) if constant else (0,))
+        for rank in range((cost - e) // 2 + 1)
+    )
+    return sum(sizes) * q * q << merged.n
 
 
 def _ways(n: int, cost: int, *, constant: bool) -> Iterator[tuple[tuple[int, ...], bool, int]]:
