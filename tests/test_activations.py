@@ -536,11 +536,12 @@ def test_prelu_of_one_slope_a_neuron(slopes: list[float], z: float) -> None:
         ) + 2 * Fraction(TINY)
 
 
-def test_prelu_with_one_slope_is_leaky_relu() -> None:
+def test_prelu_with_one_slope_has_the_facts_of_leaky_relu() -> None:
     for slopes in ([0.25], 0.25, [0.25, 0.25]):
         sigma = prelu(slopes)
-        assert sigma.slopes is None
+        assert sigma.slopes == tuple(np.atleast_1d(slopes))
         assert sigma.facts == resolve("leaky_relu(1/4)").facts
+        assert np.array_equal(sigma([[3.0, -2.0]]), [[3.0, -0.5]])
     assert prelu([1.0]).facts.slope == 1
     assert prelu([-1.0]).facts.even
 

@@ -16,6 +16,7 @@ from unskip import PlainBlock, ResidualBlock, Verdict, check, decide
 from unskip.activations import Activation, Facts, Growth, prelu, resolve
 
 D, M = 3, 5
+X = np.arange(-200, 201)[:, None] / 16  # dyadic, so that many identities are exact
 SHAPES = {"up": ("b_up", M), "gate": ("b_gate", M), "down": ("b_down", D)}
 
 
@@ -259,6 +260,15 @@ def test_an_output_bias_takes_the_depth(kind: Any, gated: bool) -> None:
     assert deep.scope == DEPTH
 
 
+def test_a_block_with_hidden_biases_may_equal_one_without() -> None:
+    """x − ((x+1)² − (x−1)²)/4 ≡ 0, which needs no bias at all."""
+    block = ResidualBlock(
+        w_up=[[1.0], [1.0]], b_up=[1.0, -1.0], w_down=[[-0.25, 0.25]], activation="square"
+    )
+    assert not block(X).any()
+    assert decided(block, hidden_bias=False).answer != "not absorbable"
+
+
 @pytest.mark.parametrize("kind", NOT_VANISHING)
 @pytest.mark.parametrize("biases", ["", ALL_GATED])
 def test_gates_that_do_not_vanish_decide_nothing(kind: str, biases: str) -> None:
@@ -499,15 +509,19 @@ def test_affine_blocks_by_hand(
     assert tuple(verdict.width) == (width, width)
 
 
+def test_a_constant_cannot_be_absorbed_without_any_bias() -> None:
+    block = affine(2, 2, b_up=[1.0, 0.0])  # F(x) = (−1, 0)
+    assert decided(block, hidden_bias=False).answer != "absorbable"
+    assert decided(block, hidden_bias=False, output_bias=True).answer == "absorbable"
+
+
 def test_affine_blocks_behind_a_lossy_norm_are_left_open() -> None:
     for lossy in ({"norm_eps": 0.0}, {"norm_gain": [1.0, 0.0, 1.0]}):
         assert decided(affine(1, norm="post-layernorm", **lossy)).answer == "unknown"
 
 
 # --------------------------------------------------------------------------------------
-# Witnesses: what a careless "no" would contradict.  Dyadic points make most of them exact.
-
-X = np.arange(-200, 201)[:, None] / 16
+# Witnesses: what a careless "no" would contradict.
 
 
 def same(left: Any, right: Any, *, ulps: float = 0) -> None:
@@ -681,10 +695,7 @@ def test_two_gated_blocks_with_output_biases_can_absorb() -> None:
         assert_never(decided(block), "vanishing-linearisation", WIDTH)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the depth is claimed by the replacement's output bias alone"
-)
 def test_an_output_bias_of_the_block_takes_the_depth_whatever_the_replacement_has() -> None:
     """The replacement of the stack above, 0, needs no output bias."""
-    verdict = decide(hardtanh_gated(-1.0, -2.0), output_bias=False)
+    verdict = decided(hardtanh_gated(-1.0, -2.0), output_bias=False)
     assert_never(verdict, "vanishing-linearisation", WIDTH)

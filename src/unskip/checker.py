@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from unskip.activations import Activation, Growth, Independence
 from unskip.blocks import NormKind, ResidualBlock
-from unskip.certificates import Answer, Certificate, Rule, Scope
+from unskip.certificates import Answer, Certificate, Interval, Rule, Scope
 from unskip.errors import InvalidCertificate
 
 __all__ = ["Proof", "check"]
@@ -32,8 +32,8 @@ Exact = list[list[int]]
 MODULUS = 2**31 - 1
 EPS = 2.0**-52
 LARGEST = 2**45
-#: Relative error, at most, of a floating-point sum of up to a million non-negative terms.
-SUM = 2.0**-31
+#: Relative error, at most, of a floating-point sum of up to 2²⁴ non-negative terms.
+SUM = 2.0**-28
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,12 @@ def check(certificate: Certificate, block: ResidualBlock) -> Proof:
     Raises :class:`InvalidCertificate` with the first thing that does not hold.  Cost: one or
     two products of m×d×d for a dual certificate; O(md) for the unconditional rules.
     """
-    c = certificate
+    with np.errstate(all="ignore"):  # every comparison below fails on NaN
+        return _check(certificate, block)
+
+
+def _check(c: Certificate, block: ResidualBlock) -> Proof:
+    _require_types(c)
     for what, stated, actual in (
         ("activation", c.activation, block.activation_name),
         ("gated", c.gated, block.gated),
@@ -75,6 +80,22 @@ def check(certificate: Certificate, block: ResidualBlock) -> Proof:
     conclusion = _CHECKS[c.rule](c, block)
     where = f" ({c.assumptions})"
     return Proof(c, f"{c.block or 'the block'}: {conclusion}{where}")
+
+
+def _require_types(c: Certificate) -> None:
+    """A certificate that was not read from a file may hold anything."""
+    flags = (c.assumptions.hidden_bias, c.assumptions.output_bias, c.assumptions.slopes_kept)
+    typed = (
+        isinstance(c.answer, Answer)
+        and isinstance(c.scope, Scope)
+        and isinstance(c.rule, Rule)
+        and isinstance(c.width, Interval)
+        and isinstance(c.defect, Interval | None)
+        and all(type(flag) is bool for flag in flags)
+        and all(type(x) is np.ndarray and x.dtype.kind == "i" for x in c.arrays.values())
+    )
+    if not typed:
+        _refuse("it is not made of the format's types")
 
 
 def _refuse(why: str) -> NoReturn:
@@ -130,6 +151,8 @@ def _unconditional(
         if not (math.isinf(c.width.lower) and c.width.lower > 0 and math.isinf(c.width.upper)):
             _refuse("it states a finite width where none suffices")
         _require_injective_norm(block)
+        if c.rule != Rule.PRE_NORM and block.norm.placement in ("pre", "sandwich"):
+            _refuse("its rule is not about blocks behind a norm")
         a = block.skip_matrix
         row, column = _index(c, "row", block.d), _index(c, "column", block.d)
         reference = a[0, column] if c.assumptions.modulo == "mean" else 0.0
@@ -313,7 +336,7 @@ class _Condition:
     @property
     def moderate(self) -> bool:
         """Whether entries are of a size for which the error bounds hold (no over- or underflow)."""
-        largest = max(float(np.abs(x).max()) for x in (self.a, self.down, self.up))
+        largest = max(float(np.abs(x).max()) for x in (self.a, self.down, self.up, self.k))
         return largest < 2.0**100 and float(np.abs(self._centre(self.a)).max()) > 2.0**-200
 
     def reached(self, subset: npt.NDArray[Any]) -> float:
@@ -352,7 +375,9 @@ class _Groups:
         self.centred = condition.centred
         self.sign = np.ones(block.m, dtype=np.int64)
         living = [j for j in range(block.m) if up[j].any()]
-        self.sets = self._coincident(self.rows, living, self.kind is Independence.HYPERPLANE)
+        self.sets = [[j] for j in living]
+        if self.kind is not Independence.UNKNOWN:
+            self.sets = self._coincident(self.rows, living, self.kind is Independence.HYPERPLANE)
         self.visible = [members for members in self.sets if self._is_visible(members)]
         zero_at_zero = block.activation.facts.value_at_zero == 0
         dead = ~up.any(axis=1) & condition.down.any(axis=0)
@@ -534,8 +559,11 @@ def _width_bounds(
     homogenised = q > block.d
     if homogenised and not c.assumptions.hidden_bias:
         upper = math.inf  # twins and constants would need hidden biases
+    if len(set(condition.kappa)) > 1:
+        upper = math.inf  # slopes that are kept, one a neuron, leave none for a twin
     if evidence == "flip":  # at this width in any case; groups flipped as a whole can merge
-        upper = min(upper, groups.n + beyond if groups.flips(achieved) else block.m, block.m)
+        whole = groups.unique and groups.flips(achieved)
+        upper = min(upper, groups.n + beyond if whole else block.m, block.m)
     lower = float(groups.n + refuted if groups.unique else 0)
     if exhaustive:
         if c.data["exhaustive"] is not True or not groups.unique or math.isinf(upper):

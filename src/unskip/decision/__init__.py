@@ -13,6 +13,7 @@ width.py          bounds of the width
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
@@ -73,9 +74,7 @@ def _by_subset_condition(question: Question, *, quick: bool) -> Verdict:
     condition = SubsetCondition.of(question, kappa)
     merged = Merged(condition, neurons)
     outcome = search(merged, quick=quick)
-    firsts = neurons.representatives  # those of slope −1 make no linear term
-    firsts = firsts[condition.kappa_float[firsts] != 0]
-    rows, columns = width.independent_rows(condition.up, firsts)
+    rows, columns = width.independent_rows(condition.up, neurons.representatives)
     known = _width_bounds(question, merged, outcome, rows.size, quick=quick)
     finding = _conclude(question, neurons, outcome, known)
     arrays = {"achieved": outcome.achieved.astype(np.int32)}
@@ -106,13 +105,16 @@ def _width_bounds(
     n = merged.n
     theorem = merged.neurons.obstacle is None and question.norm_obstacle is None
     data = {**outcome.data}
-    if outcome.subset is not None and merged.consistent(outcome.subset):
+    if len(set(merged.original.kappa)) > 1:
+        # slopes that are kept, one a neuron, leave none for a twin
+        return _Known(Interval(0, question.block.m if outcome.subset is not None else inf), data)
+    if outcome.subset is not None and theorem and merged.consistent(outcome.subset):
         most = min(n + merged.neurons.constants, question.block.m)
         return _Known(Interval(n if theorem else 0, most), data)
     homogenised = merged.original.a.shape[1] > question.block.d
     may_be_constant = homogenised and question.assumptions.hidden_bias
     if homogenised and not question.assumptions.hidden_bias:
-        bounds = Interval(n + outcome.refuted if theorem else 0, float("inf"))
+        bounds = Interval(n + outcome.refuted if theorem else 0, inf)
         return _Known(bounds, data)
     most = width.extra(merged.original, rank)
     if theorem and not quick:
@@ -189,7 +191,7 @@ def _open(
     reason: str, bounds: Interval | None = None, data: dict[str, int | str | bool] | None = None
 ) -> Finding:
     """Undecided, with the bounds that stand."""
-    bounds = bounds or Interval(0, float("inf"))
+    bounds = bounds or Interval(0, inf)
     return Finding(Answer.UNKNOWN, Scope.THIS_WIDTH, Rule.UNDECIDED, reason, bounds, data or {})
 
 
@@ -202,7 +204,7 @@ def _without_hidden_biases(question: Question, neurons: Neurons) -> Finding:
         obstacle = obstacle or "those that have one cancel"
         return _open(f"a replacement without hidden biases is asked for, and {obstacle}")
     neuron = int(neurons.representatives[biased[0]])
-    never = Interval(float("inf"), float("inf"))
+    never = Interval(inf, inf)
     return Finding(
         Answer.NOT_ABSORBABLE,
         Scope.ANY_WIDTH,

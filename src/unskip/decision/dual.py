@@ -25,10 +25,10 @@ Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 UNIT = 2.0**-53
-#: A computed sum of at most 2²⁰ non-negative terms, roundings of the terms included, is
-#: within 2⁻³¹ relatively of the true one.  Claims are made with eight times that, and with
+#: A computed sum of at most 2²⁴ non-negative terms, roundings of the terms included, is
+#: within 2⁻²⁸ relatively of the true one.  Claims are made with eight times that, and with
 #: CAUTION times the proved error bounds, so that a checker with its own bounds agrees.
-SLACK = 2.0**-28
+SLACK = 2.0**-25
 CAUTION = 4.0
 #: Below this size a product may have lost bits to underflow; above 2¹⁰⁰ it may overflow.
 TINY, HUGE = 2.0**-300, 2.0**100
@@ -64,7 +64,7 @@ class Magnitudes:
             < HUGE
             and float(np.abs(condition.project(condition.a)).max()) > SMALLEST
         )
-        with np.errstate(over="ignore", under="ignore"):
+        with np.errstate(all="ignore"):
             down = np.sqrt(np.einsum("ij,ij->j", condition.down, condition.down))
             up = np.sqrt(np.einsum("ij,ij->i", condition.up, condition.up))
             kappa = np.abs(condition.kappa_float)

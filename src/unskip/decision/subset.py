@@ -65,8 +65,8 @@ def search(merged: Merged, *, quick: bool) -> Outcome:
         return _nothing_to_choose(merged)
     sizes = dual.Magnitudes(condition)
     achieved = np.zeros(merged.n, dtype=bool)
-    if not sizes.trusted:
-        return _exactly(merged, achieved, None)
+    if not sizes.trusted:  # too large or too small for error bounds: exact arithmetic only
+        return _arithmetic_only(merged)
     trials = [dual.judge(merged, trial, sizes) for trial in dual.cheap(condition)]
     evidence = max(filter(None, trials), key=lambda found: found.strength, default=None)
     if evidence is None or not quick:
@@ -83,8 +83,8 @@ def _nothing_to_choose(merged: Merged) -> Outcome:
     left = merged.lift(np.zeros(0, dtype=bool))
     if satisfies(merged.original, left):
         return _satisfied(left)
-    upper = max(defect(merged.original, left), 0.0)
-    return Outcome(None, True, Interval(0.0, upper), left, {"evidence": "affine"})
+    nothing = np.zeros(0, dtype=np.int64)  # whose defect is exactly 1
+    return Outcome(None, True, Interval(0.0, 1.0), nothing, {"evidence": "affine"})
 
 
 def _by_gram(merged: Merged, sizes: dual.Magnitudes) -> tuple[Chosen, dual.Evidence | None]:
@@ -124,7 +124,7 @@ def _refuted(merged: Merged, evidence: dual.Evidence, achieved: Chosen) -> Outco
     return Outcome(None, True, bounds, subset, evidence.data, evidence.matrix)
 
 
-def _exactly(merged: Merged, achieved: Chosen, sizes: dual.Magnitudes | None) -> Outcome:
+def _exactly(merged: Merged, achieved: Chosen, sizes: dual.Magnitudes) -> Outcome:
     """No certificate of the Gram system: candidates, exact arithmetic, then the box."""
     condition = merged.original
     candidate = merged.lift(achieved)
@@ -132,16 +132,21 @@ def _exactly(merged: Merged, achieved: Chosen, sizes: dual.Magnitudes | None) ->
     if upper < NEARLY_ZERO and satisfies(condition, candidate):
         return _satisfied(candidate)
     boxed: dual.Evidence | None = None
-    if sizes is not None and merged.n <= box.LARGEST:
+    if merged.n <= box.LARGEST:
         residual, corner = box.solve(merged.reduced)
         if satisfies_nearly(condition, merged.lift(corner)):
             return _satisfied(merged.lift(corner))
         boxed = dual.rounded(merged, residual, sizes)
     if boxed is not None:
         return _refuted(merged, boxed, achieved)
-    for outcome in _arithmetic(merged, candidate, upper):
-        return outcome
-    return Outcome(None, False, Interval(0.0, upper), candidate)
+    open_ = Outcome(None, False, Interval(0.0, upper), candidate)
+    return next(_arithmetic(merged, candidate, upper), open_)
+
+
+def _arithmetic_only(merged: Merged) -> Outcome:
+    nothing = np.zeros(0, dtype=np.int64)  # whose defect is exactly 1
+    open_ = Outcome(None, False, Interval(0.0, 1.0), nothing)
+    return next(_arithmetic(merged, nothing, 1.0), open_)
 
 
 def satisfies_nearly(condition: SubsetCondition, subset: Indices) -> bool:
@@ -187,8 +192,6 @@ def defect(condition: SubsetCondition, chosen: Indices) -> float:
     """An upper bound of the relative defect of one set of neurons.  One p×|S|×q product."""
     if chosen.size == 0:
         return 1.0  # exactly: the skip itself is left
-    if not np.abs(condition.project(condition.a)).max() > dual.SMALLEST:
-        return float("inf")  # the skip is too small to divide by in floating point
     kappa = condition.kappa_float[chosen]
     with np.errstate(over="ignore", invalid="ignore"):
         total = condition.a + (condition.down[:, chosen] * kappa) @ condition.up[chosen]
