@@ -618,7 +618,7 @@ def _resolve_name(text: str) -> Activation:
 
 def _parameters(text: str | None, whole: str) -> tuple[float, ...]:
     try:
-        values = tuple(_number(part) for part in text.split(",")) if text else ()
+        values = tuple(_number(part) + 0.0 for part in text.split(",")) if text else ()  # no −0
     except (ValueError, ZeroDivisionError, OverflowError):
         raise ActivationError(f"the parameters of {whole!r} are not numbers") from None
     if not all(map(math.isfinite, values)):

@@ -18,7 +18,7 @@ product of integer matrices gives L.  Neurons are grouped by a dictionary, never
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
@@ -137,7 +137,7 @@ def canonical_form(block: ResidualBlock | PlainBlock, *, tolerance: float = 0.0)
     even = _even_part(block)
     up, bias = _dense(block.w_up), _vector(block.b_up, block.m)
     rows, down = np.column_stack([up, bias]), _dense(block.w_down)
-    kinks = _add_up(_neurons(rows, down, even), block.d)
+    kinks = _kinks(rows, down, even)
     if tolerance:
         kinks = _merged(kinks, tolerance)
     linear, constant = _affine_part(block, rows, down, even.kappa)
@@ -206,29 +206,54 @@ def _vector(weights: npt.NDArray[np.generic] | None, size: int) -> Array:
     return np.zeros(size) if weights is None else _dense(weights)
 
 
-def _neurons(rows: Array, down: Array, even: _EvenPart) -> Iterator[tuple[Vector, Vector]]:
-    """(normalised row, contribution to k_h) of the neurons that are not constant or dead."""
+def _kinks(rows: Array, down: Array, even: _EvenPart) -> dict[Vector, Vector]:
+    """(n_h, β_h) → k_h of the groups that do not cancel.
+
+    Grouped by cheap keys (bytes, or coprime integers) that are equal exactly when the
+    normalised rows are, since hashing a fraction costs as much as making one.
+    """
     alive = rows[:, :-1].any(axis=1) & down.any(axis=0)
-    leads = np.argmax(rows[:, :-1] != 0, axis=1)
+    keys: dict[bytes | tuple[int, ...], Vector] = {}
+    sums: dict[bytes | tuple[int, ...], Vector] = {}
     for j in np.flatnonzero(alive).tolist():
-        lead = Fraction(float(rows[j, leads[j]]))
-        factor = even.coefficients[j] * (abs(lead) if even.homogeneous else 1)
+        factor = even.coefficients[j]
         if not factor:
             continue
         if even.homogeneous:
-            row = tuple(Fraction(x) / lead if x else ZERO for x in rows[j].tolist())
+            key, row, size = _hyperplane(rows[j])
+            factor *= size
         else:
-            row = tuple(map(Fraction, (rows[j] if lead > 0 else -rows[j]).tolist()))
-        column = map(Fraction, down[:, j].tolist())
-        yield row, tuple(column if factor == 1 else (factor * x for x in column))
+            key, row = _up_to_sign(rows[j])
+        column = _times(down[:, j], factor)
+        keys.setdefault(key, row)
+        sums[key] = _sum(sums[key], column) if key in sums else column
+    return {keys[key]: column for key, column in sums.items() if any(column)}
 
 
-def _add_up(terms: Iterator[tuple[Vector, Vector]], d: int) -> dict[Vector, Vector]:
-    sums: dict[Vector, Vector] = {}
-    for row, column in terms:
-        before = sums.get(row)
-        sums[row] = column if before is None else _sum(before, column)
-    return {row: column for row, column in sums.items() if any(column)}
+def _hyperplane(row: Array) -> tuple[tuple[int, ...], Vector, Fraction]:
+    """Coprime integers, (n, β) with leading entry 1, and |t| such that (u, b) = t (n, β)."""
+    numbers, exponent = integers(row)
+    lead = next(n for n in numbers if n)
+    divisor = math.gcd(*numbers) * (1 if lead > 0 else -1)
+    size = abs(lead) * Fraction(2) ** exponent
+    coprime = tuple(n // divisor for n in numbers)
+    lead //= divisor
+    return coprime, tuple(Fraction(n, lead) if n else ZERO for n in coprime), size
+
+
+def _up_to_sign(row: Array) -> tuple[bytes, Vector]:
+    lead = row[np.argmax(row != 0)]
+    signed = (row if lead > 0 else -row) + 0.0  # −0 becomes 0
+    return signed.tobytes(), tuple(map(Fraction, signed.tolist()))
+
+
+def _times(column: Array, factor: Fraction) -> Vector:
+    if factor == 1:
+        return tuple(map(Fraction, column.tolist()))
+    numbers, exponent = integers(column)
+    unit = factor * Fraction(2) ** exponent
+    top, bottom = unit.numerator, unit.denominator
+    return tuple(Fraction(n * top, bottom) if n else ZERO for n in numbers)
 
 
 def _sum(a: Vector, b: Vector) -> Vector:
@@ -247,15 +272,16 @@ def _affine_part(
     scaled = [value * weights[i % m] for i, value in enumerate(left)]
     product = flint.fmpz_mat(d, m, scaled) * flint.fmpz_mat(m, d + 1, right)
     unit = Fraction(2) ** (left_exponent + right_exponent) / denominator
+    top, bottom = unit.numerator, unit.denominator
     offset = np.zeros((d, d + 1))
     offset[:, d] = _vector(block.b_down, d)
     if isinstance(block, ResidualBlock):
         offset[:, :d] = block.skip_matrix
-    pairs = zip(product.tolist(), offset.tolist(), strict=True)
-    total = [
-        [int(n) * unit + Fraction(x) if n else Fraction(x) for n, x in zip(ns, xs, strict=True)]
-        for ns, xs in pairs
-    ]
+    total = []
+    for numbers, entries in zip(product.tolist(), offset.tolist(), strict=True):
+        pairs = zip(numbers, entries, strict=True)
+        row = [(Fraction(int(n) * top, bottom), x) for n, x in pairs]
+        total.append([y + Fraction(x) if x else y for y, x in row])
     return tuple(tuple(row[:d]) for row in total), tuple(row[d] for row in total)
 
 
@@ -268,7 +294,7 @@ def _with_constants(constant: Vector, rows: Array, down: Array, even: _EvenPart)
     """Plus c_j |b_j| d_j of the neurons with u_j = 0."""
     for j in _constant_neurons(rows, down):
         value = even.coefficients[j] * abs(Fraction(float(rows[j, -1])))
-        constant = _sum(constant, tuple(value * Fraction(x) for x in down[:, j].tolist()))
+        constant = _sum(constant, _times(down[:, j], value))
     return constant
 
 
@@ -278,7 +304,7 @@ def _constants(activation: Activation, rows: Array, down: Array) -> dict[Fractio
     for j in _constant_neurons(rows, down):
         size = abs(Fraction(float(rows[j, -1])))
         if size or activation.facts.value_at_zero != 0:
-            column = tuple(map(Fraction, down[:, j].tolist()))
+            column = _times(down[:, j], Fraction(1))
             sums[size] = _sum(sums[size], column) if size in sums else column
     return {size: column for size, column in sums.items() if any(column)}
 
