@@ -68,7 +68,9 @@ class Smoothness(StrEnum):
 
 
 class Independence(StrEnum):
-    """Which neurons' even parts are linearly independent modulo affine functions (§6).
+    """Which neurons are linearly independent, modulo affine functions and signs (§6).
+
+    As gates, with affine factors, they are then independent modulo polynomials (§9).
 
     The uniqueness theorem behind a "no" holds for neurons that are pairwise distinct in
     this sense; two neurons that are not distinct can be merged or can trade linear parts.
@@ -95,8 +97,9 @@ class Facts:
     reflection: Fraction | None = None
     #: k ≥ 0 with σ(tz) = t^k σ(z) for all t > 0.
     homogeneity: Fraction | None = None
-    #: σ(z) = a z.
+    #: σ(z) = a z + offset.
     slope: Fraction | None = None
+    offset: Fraction = Fraction(0)
     even: bool = False
     odd: bool = False
     continuous_at_zero: bool = False
@@ -110,7 +113,7 @@ class Facts:
     independence: Independence = Independence.UNKNOWN
 
     def __post_init__(self) -> None:
-        for name in ("parity", "reflection", "homogeneity", "slope", "even_recession"):
+        for name in ("parity", "reflection", "homogeneity", "slope", "offset", "even_recession"):
             value = getattr(self, name)
             if isinstance(value, int | float):
                 object.__setattr__(self, name, Fraction(value))
@@ -391,6 +394,8 @@ def _shift(c: float = 1.0) -> Activation:
         growth=Growth.LINEAR,
         value_at_zero=float(c),
         parity=Fraction(2),
+        slope=Fraction(1),
+        offset=Fraction(c),
         reflection=2 * Fraction(c),
         continuous_at_zero=True,
         derivative_at_zero=1.0,
@@ -496,6 +501,7 @@ _TABLE: dict[str, Callable[..., Activation]] = {
         odd=False,
         derivative_at_zero=0.25,
         smoothness=Smoothness.ANALYTIC,
+        independence=Independence.SIGN,
     ),
     "erf": lambda: _bounded(
         "erf",
@@ -512,6 +518,7 @@ _TABLE: dict[str, Callable[..., Activation]] = {
         odd=False,
         derivative_at_zero=1 / 6,
         smoothness=Smoothness.PIECEWISE_LINEAR,
+        independence=Independence.DIRECTION,
     ),
     "softsign": lambda: _bounded("softsign", lambda z: z / (1 + np.abs(z))),
     "abs": lambda: replace(_leaky_relu(-1.0), name="abs"),
@@ -718,9 +725,8 @@ def contradiction(activation: Activation) -> tuple[str, float] | None:
         if facts.odd:
             equations.append(("oddness", plus + minus, scale))
         if facts.slope is not None:
-            equations.append(
-                (f"linearity σ(z) = {facts.slope} z", plus - float(facts.slope) * z, scale)
-            )
+            line = float(facts.slope) * z + float(facts.offset)
+            equations.append((f"σ(z) = {facts.slope} z + {facts.offset}", plus - line, scale))
         if facts.homogeneity is not None:
             k = float(facts.homogeneity)
             for t in (0.3, 2.0, 17.0):

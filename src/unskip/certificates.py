@@ -76,6 +76,7 @@ class Rule(StrEnum):
     HIDDEN_BIAS = ("hidden-bias", "theory §6, uniqueness of the canonical form")
     LINEAR_RANK = ("linear-rank", "theory §3, rank of an affine map")
     SUBSET_CONDITION = ("subset-condition", "Mijoski & Karbevski 2026, Thm 8, 10; theory §4–§6")
+    GATED_CONDITION = ("gated-condition", "theory §9, flipped gates")
     MINIMAL_WIDTH = ("minimal-width", "theory §6, minimal width theorem")
     UNDECIDED = ("undecided", "bounds only")
 

@@ -8,6 +8,7 @@ may be weaker than what the data prove (a looser bound), never stronger.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ import numpy.typing as npt
 
 from unskip.activations import Activation, Growth, Independence
 from unskip.blocks import NormKind, ResidualBlock
-from unskip.certificates import Answer, Certificate, Interval, Rule, Scope
+from unskip.certificates import Answer, Assumptions, Certificate, Interval, Rule, Scope
 from unskip.errors import InvalidCertificate
 
 __all__ = ["Proof", "check"]
@@ -32,6 +33,7 @@ Exact = list[list[int]]
 MODULUS = 2**31 - 1
 EPS = 2.0**-52
 LARGEST = 2**45
+_WITH_OUTPUT_BIAS = Assumptions(hidden_bias=True, output_bias=True)
 #: Relative error, at most, of a floating-point sum of up to 2²⁴ non-negative terms.
 SUM = 2.0**-28
 
@@ -286,7 +288,12 @@ def _hidden_bias(c: Certificate, block: ResidualBlock) -> str:
 def _linear_rank(c: Certificate, block: ResidualBlock) -> str:
     _expect(c, ())
     slope = block.activation.facts.slope
-    if block.gated or not slope or block.norm.placement in ("pre", "sandwich"):
+    if (
+        block.gated
+        or not slope
+        or block.activation.facts.offset
+        or block.norm.placement in ("pre", "sandwich")
+    ):
         _refuse("the block is not affine")
     _require_injective_norm(block)
     everything = np.arange(block.m)
@@ -365,6 +372,9 @@ class _Groups:
     a neuron points as the first of its group.  ``unique``: the theorem applies, so that each
     visible group is in every residual-free block that equals this one.
     """
+
+    #: Whether members are terms of one neuron, which no set of neurons tears apart.
+    inseparable = False
 
     def __init__(self, c: Certificate, block: ResidualBlock, condition: _Condition) -> None:
         self.kind = block.activation.facts.independence
@@ -471,13 +481,8 @@ def _by_subsets(c: Certificate, block: ResidualBlock) -> str:
         _refuse("the subset condition is not about replacements without hidden biases")
     groups = _Groups(c, block, condition)
     lower, upper = _width_bounds(c, block, condition, groups)
-    if c.width.lower > lower or c.width.upper < upper:
-        _refuse(f"its width bounds are not proved (proved: {lower} to {upper})")
-    proved = Answer.UNKNOWN
-    if upper <= block.m:
-        proved = Answer.ABSORBABLE
-    elif lower > block.m:
-        proved = Answer.NOT_ABSORBABLE
+    _require_bounds(c, lower, upper)
+    proved = _answer(block.m, lower, upper)
     if c.answer not in (proved, Answer.UNKNOWN) or (c.answer == Answer.UNKNOWN) != (
         c.rule == Rule.UNDECIDED
     ):
@@ -499,6 +504,156 @@ def _by_subsets(c: Certificate, block: ResidualBlock) -> str:
     return f"undecided; {span}, and the minimal width in [{lower:.0f}, {upper:.0f}]"
 
 
+class _GatedCondition(_Condition):
+    """The linear part of what flipped gates leave (§9), as two rank-one terms a unit.
+
+    A unit is d_j g(w_j·x + b_j)(v_j·x + e_j).  If g(z) − g(−z) = κz, flipping its gate leaves
+    κ d_j (w_j·x + b_j)(v_j·x + e_j), with the linear part κ b_j d_j v_jᵀ + κ e_j d_j w_jᵀ; if
+    g(z) + g(−z) = κ₀, flipping gate and output leaves κ₀ d_j (v_j·x + e_j).
+    """
+
+    def __init__(self, c: Certificate, block: ResidualBlock) -> None:
+        gate, value = block.activation.facts, block.up_activation
+        self.quadratic = isinstance(gate.parity, Fraction) and gate.parity != 0
+        constant = gate.parity if self.quadratic else gate.reflection
+        behind = block.norm.placement in ("pre", "sandwich")
+        if value is None or value.facts.slope != 1 or not isinstance(constant, Fraction) or behind:
+            _refuse("its gates cannot be flipped")
+        if not constant or block.w_gate is None:
+            _refuse("its gates cannot be flipped")
+        m = block.m
+        bias = [0.0] * m if block.b_up is None else block.b_up.astype(np.float64).tolist()
+        self.offsets = [Fraction(x) + value.facts.offset for x in bias]
+        self.b_gate = np.zeros(m) if block.b_gate is None else block.b_gate.astype(np.float64)
+        kappa = (constant,) * m
+        up = block.w_up.astype(np.float64)
+        super().__init__(dataclasses.replace(c, assumptions=_WITH_OUTPUT_BIAS), block, kappa)
+        self.centred = c.assumptions.modulo == "mean"
+        if self.quadratic:
+            self.kappa = (
+                *(constant * Fraction(b) for b in self.b_gate.tolist()),
+                *(constant * e for e in self.offsets),
+            )
+            self.up = np.vstack([up, block.w_gate.astype(np.float64)])
+            self.down = np.hstack([self.down, self.down])
+            self.k = np.array([float(x) for x in self.kappa])
+        elif not c.assumptions.output_bias:
+            ends = np.array([float(e) for e in self.offsets])
+            if [Fraction(x) for x in ends.tolist()] != self.offsets:
+                _refuse("a bias of it is no float64")
+            offset = np.zeros(block.d) if block.b_down is None else block.b_down.astype(np.float64)
+            if ends.any() or offset.any():
+                self.up = np.hstack([self.up, ends[:, None]])
+                self.a = np.hstack([self.a, offset[:, None]])
+                self.columns += 1
+
+    def terms(self, units: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The rank-one terms of some units."""
+        return np.concatenate([units, units + len(self.offsets)]) if self.quadratic else units
+
+
+class _Gates(_Groups):
+    """Each unit is a group; ``unique`` when the gates are pairwise distinct and nothing is zero."""
+
+    def __init__(self, c: Certificate, block: ResidualBlock, condition: _GatedCondition) -> None:
+        assert block.w_gate is not None
+        self.kind = block.activation.facts.independence
+        gate = block.w_gate.astype(np.float64)
+        self.rows = np.hstack([gate, condition.b_gate[:, None]])
+        self.centred, self.constants = condition.centred, False
+        self.inseparable = True
+        m = block.m
+        self.sign = np.ones(len(condition.kappa), dtype=np.int64)
+        self.down = block.w_down.astype(np.float64)
+        self.visible = [[j, m + j] if condition.quadratic else [j] for j in range(m)]
+        self.sets = self.visible
+        living = list(range(m))
+        parallel = self.kind in (Independence.HYPERPLANE, Independence.DIRECTION)
+        looked_at = gate if self.kind is Independence.DIRECTION else self.rows
+        values = block.w_up.astype(np.float64).any(axis=1) | np.array(
+            [e != 0 for e in condition.offsets]
+        )
+        self.unique = (
+            self.kind is not Independence.UNKNOWN
+            and bool((gate.any(axis=1) & values).all())
+            and all(self._is_visible([j]) for j in living)
+            and len(self._coincident(looked_at, living, parallel, record=False)) == m
+            and _norm_is_injective(block)
+        )
+
+
+def _by_gates(c: Certificate, block: ResidualBlock) -> str:
+    """Everything that rests on flipped gates; the answer must follow from the proved bounds."""
+    if c.scope != Scope.THIS_WIDTH or c.defect is None or not block.gated:
+        _refuse("flipped gates decide this width of a gated block, with a defect")
+    if _lacks_biases(c, block):
+        _refuse("the condition is not about replacements without hidden biases")
+    condition = _GatedCondition(c, block)
+    gates = _Gates(c, block, condition)
+    evidence = str(c.data.get("evidence"))
+    if evidence not in (*_EVIDENCE, "none", "flip"):
+        _refuse("its evidence is of no known kind")
+    dual = {"dual"} if evidence in ("matrix", "modular") else set()
+    _expect(c, ("evidence", *_DETAILS.get(evidence, ())), {"achieved", *dual})
+    units = _indices(c, "achieved", block.m)
+    terms = condition.terms(units)
+    refuted = evidence not in ("none", "flip")
+    if evidence == "flip":
+        linear = not _leaves_something(condition, terms)
+        if not linear or not _quadratic_cancels(c, block, condition, units):
+            _refuse("the flipped gates do not reproduce the skip exactly")
+        if not c.defect.lower <= 0 <= c.defect.upper:
+            _refuse("its defect contradicts its gates")
+    else:
+        bound = _EVIDENCE[evidence](c, condition, gates) if evidence in _EVIDENCE else 0.0
+        _check_defect(c, condition, bound, terms)
+    lower = block.m + refuted if gates.unique else 0
+    constant = block.b_gate is not None or block.activation.facts.value_at_zero != 0
+    upper = block.m if evidence == "flip" else block.m + block.d if constant else math.inf
+    _require_bounds(c, lower, upper)
+    proved = _answer(block.m, lower, upper)
+    named = Rule.UNDECIDED if c.answer == Answer.UNKNOWN else Rule.GATED_CONDITION
+    if c.answer not in (proved, Answer.UNKNOWN) or c.rule != named:
+        _refuse(f"it is proved to be {proved}, which is not what it states")
+    if c.answer == Answer.ABSORBABLE:
+        return f"flipping {units.size} of its {block.m} gates absorbs the skip, exactly"
+    span = f"the relative defect lies in [{c.defect.lower:.3g}, {c.defect.upper:.3g}]"
+    if c.answer == Answer.NOT_ABSORBABLE:
+        return f"no set of flipped gates absorbs the skip, nor anything else of its width; {span}"
+    return f"undecided; {span}"
+
+
+def _quadratic_cancels(
+    c: Certificate, block: ResidualBlock, condition: _GatedCondition, units: npt.NDArray[np.int64]
+) -> bool:
+    """Whether Σ_S d_j (w_j·x + b_j)(v_j·x + e_j) is affine (centred: the same for all outputs)."""
+    if not condition.quadratic:
+        return True
+    if not c.assumptions.output_bias and block.b_down is not None and block.b_down.any():
+        return False
+    assert block.w_gate is not None
+    gate = np.hstack([block.w_gate.astype(np.float64), condition.b_gate[:, None]])[units]
+    left, _ = _integers(gate)
+    value = block.w_up.astype(np.float64)
+    right = [
+        [*(Fraction(x) for x in value[j].tolist()), condition.offsets[j]] for j in units.tolist()
+    ]
+    down, _ = _integers(block.w_down.astype(np.float64)[:, units])
+    if condition.centred:
+        down = [[x - y for x, y in zip(row, down[0], strict=True)] for row in down[1:]]
+    scale = math.lcm(*(x.denominator for row in right for x in row))
+    whole = [[int(x * scale) for x in row] for row in right]
+    for column in down if units.size else []:
+        weighted = [[f * x for x in row] for f, row in zip(column, whole, strict=True)]
+        form = (flint.fmpz_mat(left).transpose() * flint.fmpz_mat(weighted)).tolist()
+        n = len(form) - 1
+        if any(form[i][k] + form[k][i] != 0 for i in range(n) for k in range(i, n)):
+            return False
+        if not c.assumptions.output_bias and form[n][n] != 0:
+            return False
+    return True
+
+
 def _nothing(c: Certificate) -> str:
     _expect(c, ())
     if c.answer != Answer.UNKNOWN or c.scope != Scope.THIS_WIDTH:
@@ -509,7 +664,21 @@ def _nothing(c: Certificate) -> str:
 
 
 def _undecided(c: Certificate, block: ResidualBlock) -> str:
-    return _nothing(c) if c.defect is None else _by_subsets(c, block)
+    if c.defect is None:
+        return _nothing(c)
+    return _by_gates(c, block) if block.gated else _by_subsets(c, block)
+
+
+def _require_bounds(c: Certificate, lower: float, upper: float) -> None:
+    if c.width.lower > lower or c.width.upper < upper:
+        _refuse(f"its width bounds are not proved (proved: {lower} to {upper})")
+
+
+def _answer(m: int, lower: float, upper: float) -> Answer:
+    """What bounds of the minimal width prove about the width m."""
+    if upper <= m:
+        return Answer.ABSORBABLE
+    return Answer.NOT_ABSORBABLE if lower > m else Answer.UNKNOWN
 
 
 def _width_bounds(
@@ -525,11 +694,7 @@ def _width_bounds(
     if evidence not in (*_EVIDENCE, "none", "flip", "affine"):
         _refuse("its evidence is of no known kind")
     exhaustive = "exhaustive" in c.data
-    extra = {
-        "coordinate": ("row", "column", "sign"),
-        "modular": ("neuron",),
-        "sumset": ("alpha", "beta"),
-    }.get(str(evidence), ())
+    extra = _DETAILS.get(str(evidence), ())
     basis = {"basis_rows", "basis_columns"} & set(c.arrays)
     _expect(
         c,
@@ -745,7 +910,7 @@ def _dual_bound(condition: _Condition, groups: _Groups, y: npt.NDArray[Any]) -> 
     turned = float((products - errors)[groups.turned()].sum())
     if not with_skip + turned - float(by_group.sum()) * (1 + SUM) > 0:
         _refuse("its matrix does not refute every set of groups")
-    by_neuron = np.maximum(0.0, errors - products)
+    by_neuron = by_group if groups.inseparable else np.maximum(0.0, errors - products)
     value = max(0.0, with_skip - float(by_neuron.sum()) * (1 + SUM))
     return value / norm / condition.skip_norm()[1] * (1 - SUM)
 
@@ -861,6 +1026,14 @@ _EVIDENCE: dict[str, Callable[[Certificate, _Condition, _Groups], float]] = {
 }
 
 
+#: What each kind of evidence stores in ``data``.
+_DETAILS: dict[str, tuple[str, ...]] = {
+    "coordinate": ("row", "column", "sign"),
+    "modular": ("neuron",),
+    "sumset": ("alpha", "beta"),
+}
+
+
 def _residues(matrix: Array) -> list[int]:
     inverse: dict[int, int] = {}
     residues = []
@@ -971,5 +1144,6 @@ _CHECKS: dict[Rule, Callable[[Certificate, ResidualBlock], str]] = {
     Rule.LINEAR_RANK: _linear_rank,
     Rule.SUBSET_CONDITION: _by_subsets,
     Rule.MINIMAL_WIDTH: _by_subsets,
+    Rule.GATED_CONDITION: _by_gates,
     Rule.UNDECIDED: _undecided,
 }

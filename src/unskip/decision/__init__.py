@@ -1,18 +1,19 @@
 """decide(): impossibility rules, then the subset condition, then what follows from both.
 
-question.py       what is asked, and the subset condition that follows
-impossibility.py  the unconditional rules, and affine blocks
-subset.py         the cascade: cheap duals, the Gram system, exact arithmetic
-dual.py           certificates of "no subset", with outward error bounds
-gram.py           the m² algebra
-modular.py        the exact verdict modulo a prime
-nondegeneracy.py  when "no subset" means "not absorbable"
-width.py          bounds of the width
+- ``question.py``: what is asked, and the subset condition that follows
+- ``impossibility.py``: the unconditional rules, and affine blocks
+- ``neurons.py``, ``merging.py``: which neurons are one, and the condition over such groups
+- ``subset.py``: the cascade that decides the condition, by
+  ``dual.py`` (certificates of "no subset", with outward error bounds),
+  ``gram.py`` (the quadratic algebra), ``box.py`` (the best dual), ``exact.py`` and
+  ``modular.py`` (integers and residues), ``sumset.py`` (every subset of few groups)
+- ``width.py``, ``minimal.py``: bounds of the width, and its exact value for small blocks
+- ``gated.py``: gated blocks with biases
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from unskip.blocks import ResidualBlock
 from unskip.certificates import Answer, Certificate, Interval, Rule, Scope
-from unskip.decision import minimal, width
+from unskip.decision import gated, minimal, width
 from unskip.decision.impossibility import Finding, affine, unconditional
 from unskip.decision.merging import Merged
 from unskip.decision.neurons import Neurons, group
@@ -59,7 +60,46 @@ def decide(
     finding = unconditional(question) or affine(question)
     if finding is not None:
         return _verdict(question, finding)
+    if block.gated and block.norm.placement not in ("pre", "sandwich"):
+        return _by_gated_condition(question, quick=quick)
     return _by_subset_condition(question, quick=quick)
+
+
+def _by_gated_condition(question: Question, *, quick: bool) -> Verdict:
+    condition = gated.condition(question)
+    if condition is None or question.lacks_biases:
+        return _verdict(question, _open(_why_not_covered(question)))
+    outcome = search(condition.merged, quick=quick, verify=condition.satisfied)
+    m = question.block.m
+    data = {**outcome.data}
+    neurons = condition.merged.neurons
+    obstacle = neurons.obstacle or question.norm_obstacle
+    bounds = condition.bounds(refuted=outcome.refuted)
+    if outcome.subset is not None:
+        chosen = condition.neurons(outcome.subset)
+        outcome = replace(outcome, subset=chosen, achieved=chosen)
+        reason = f"flipping {chosen.size} of {m} gates reproduces the skip exactly"
+        known = _Known(Interval(bounds.lower, m), data)
+        finding = _finding(Answer.ABSORBABLE, Rule.GATED_CONDITION, reason, known)
+    elif outcome.refuted and obstacle is None:
+        evidence = _EVIDENCE[str(data["evidence"])]
+        reason = f"no set of gates, flipped, adds up to the skip ({evidence}), and the gates are "
+        reason += "pairwise distinct, so nothing else could"
+        finding = _finding(
+            Answer.NOT_ABSORBABLE, Rule.GATED_CONDITION, reason, _Known(bounds, data)
+        )
+    else:
+        reason = "no set of flipped gates absorbs the skip (proved), but "
+        if not outcome.refuted:
+            reason = "neither a set of gates that absorbs the skip nor a certificate was found"
+            reason += "" if obstacle is None else "; also, "
+        finding = _finding(
+            Answer.UNKNOWN, Rule.UNDECIDED, reason + (obstacle or ""), _Known(bounds, data)
+        )
+    arrays = {"achieved": condition.neurons(outcome.achieved).astype(np.int32)}
+    if outcome.matrix is not None:
+        arrays["dual"] = outcome.matrix
+    return _verdict(question, finding, outcome, arrays)
 
 
 def _by_subset_condition(question: Question, *, quick: bool) -> Verdict:

@@ -113,7 +113,8 @@ def judge(merged: Merged, trial: Trial, sizes: Magnitudes) -> Evidence | None:
     strength = with_skip + turned - float(by_group.sum()) * (1 + SLACK)
     if not strength > 0:
         return None
-    by_neuron = np.maximum(0.0, error - inner)
+    # a pair of rows is one neuron; otherwise sets may tear groups apart
+    by_neuron = by_group if merged.paired is not None else np.maximum(0.0, error - inner)
     bound = max(0.0, with_skip - float(by_neuron.sum()) * (1 + SLACK))
     scale = (1 - SLACK) / trial.norm / sizes.skip
     return Evidence(trial.data, trial.matrix, bound * scale, strength * scale)

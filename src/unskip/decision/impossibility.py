@@ -214,7 +214,12 @@ def affine(question: Question) -> Finding | None:
     """
     block = question.block
     slope = block.activation.facts.slope
-    if block.gated or not slope or block.norm.placement in ("pre", "sandwich"):
+    if (
+        block.gated
+        or not slope
+        or block.activation.facts.offset
+        or block.norm.placement in ("pre", "sandwich")
+    ):
         return None
     if question.norm_obstacle is not None:
         return None

@@ -26,6 +26,8 @@ class Merged:
 
     original: SubsetCondition
     neurons: Neurons
+    #: Where groups are the two terms of one neuron (gated.py): one term a neuron, rounded.
+    paired: SubsetCondition | None = None
 
     @property
     def n(self) -> int:
@@ -77,6 +79,8 @@ class Merged:
         For searching only; what it suggests is judged on the original weights.
         """
         c = self.original
+        if self.paired is not None:
+            return self.paired
         if self.neurons.distinct:
             return c
         turned = self.turned

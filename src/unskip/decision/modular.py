@@ -84,6 +84,10 @@ def reduced_residues(merged: Merged) -> tuple[Residues, Residues, Residues]:
     up, skip = residues(c.up), residues(c.a)
     if merged.neurons.distinct:
         return down, up, skip
+    if merged.paired is not None:
+        m = merged.n
+        kappa = fraction_residues(c.kappa)[:, None]
+        return residues(c.down[:, :m]), (kappa[:m] * up[:m] + kappa[m:] * up[m:]) % PRIME, skip
     turned = merged.turned
     if turned.size:
         skip = (skip + matmul_mod(down[:, turned], up[turned])) % PRIME

@@ -99,6 +99,21 @@ def group(question: Question) -> Neurons:
     return Neurons(block.m, tuple(groups), tuple(several), orientation, obstacle, constants)
 
 
+def coincident(rows: Array, bias: Array, kind: Independence) -> tuple[int, int] | None:
+    """Two rows with biases that coincide in the given sense, if any do; none is zero."""
+    full = np.column_stack([rows, bias])
+    every = np.arange(len(rows))
+    match kind:
+        case Independence.HYPERPLANE:
+            found = _parallel(full, every)
+        case Independence.DIRECTION:
+            found = _parallel(rows, every)
+        case _:
+            found = _equal_up_to_sign(full, every)
+    members = next(found, None)
+    return None if members is None else (int(members[0]), int(members[1]))
+
+
 def _differs(down: Array, centred: bool) -> npt.NDArray[np.bool_]:
     """Which output columns are not zero (centred: not constant)."""
     seen: npt.NDArray[np.bool_] = (down != (down[:1] if centred else 0.0)).any(axis=0)

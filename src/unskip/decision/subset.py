@@ -5,8 +5,9 @@ It asks for a set of *groups* (merging.py); where the neurons are distinct these
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -22,6 +23,7 @@ from unskip.decision.question import SubsetCondition
 
 Chosen = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int64]
+Verify = Callable[[Indices], bool]
 
 #: From this many groups on, single precision pays for the quadratic algebra.
 SINGLE_PRECISION_WIDTH = 512
@@ -49,24 +51,28 @@ class Outcome:
     matrix: npt.NDArray[np.signedinteger[Any]] | None = None
 
 
-def search(merged: Merged, *, quick: bool) -> Outcome:
+def search(merged: Merged, *, quick: bool, verify: Verify | None = None) -> Outcome:
     """Decide the condition, or bound the defect where it stays open.
 
-    ``quick`` stops at the first certificate and leaves the bounds loose.  Cost: O(md) for the
-    cheap certificates; O(n²d + n³/3) for the Gram system of n groups.  Only where that leaves
-    it open: the same again over Z/p, 2^{n/2} sums for n ≤ 40, or box-constrained least squares.
+    ``quick`` stops at the first certificate and leaves the bounds loose.  ``verify`` says
+    exactly whether a set of neurons absorbs, where that takes more than the condition.
+
+    Cost: O(md) for the cheap certificates; O(n²d + n³/3) for the Gram system of n groups.  Only
+    where that leaves it open: the same again over Z/p, 2^{n/2} sums for n ≤ 40, or
+    box-constrained least squares.
     """
     condition = merged.original
+    verify = verify or partial(satisfies, condition)
     if condition.trivial:
         as_a_whole = merged.lift(np.zeros(merged.n, dtype=bool))
         nothing = np.zeros(0, dtype=np.int64)
-        return _satisfied(as_a_whole if satisfies(condition, as_a_whole) else nothing)
+        return _satisfied(as_a_whole if verify(as_a_whole) else nothing)
     if merged.n == 0:
         return _nothing_to_choose(merged)
     sizes = dual.Magnitudes(condition)
     achieved = np.zeros(merged.n, dtype=bool)
     if not sizes.trusted:  # too large or too small for error bounds: exact arithmetic only
-        return _arithmetic_only(merged)
+        return _arithmetic_only(merged, verify)
     trials = [dual.judge(merged, trial, sizes) for trial in dual.cheap(condition)]
     evidence = max(filter(None, trials), key=lambda found: found.strength, default=None)
     if evidence is None or not quick:
@@ -75,7 +81,7 @@ def search(merged: Merged, *, quick: bool) -> Outcome:
             evidence = found
     if evidence is not None:
         return _refuted(merged, evidence, achieved)
-    return _exactly(merged, achieved, sizes)
+    return _exactly(merged, achieved, sizes, verify)
 
 
 def _nothing_to_choose(merged: Merged) -> Outcome:
@@ -124,60 +130,60 @@ def _refuted(merged: Merged, evidence: dual.Evidence, achieved: Chosen) -> Outco
     return Outcome(None, True, bounds, subset, evidence.data, evidence.matrix)
 
 
-def _exactly(merged: Merged, achieved: Chosen, sizes: dual.Magnitudes) -> Outcome:
+def _exactly(merged: Merged, achieved: Chosen, sizes: dual.Magnitudes, verify: Verify) -> Outcome:
     """No certificate of the Gram system: candidates, exact arithmetic, then the box."""
     condition = merged.original
     candidate = merged.lift(achieved)
     upper = defect(condition, candidate)
-    if upper < NEARLY_ZERO and satisfies(condition, candidate):
+    if upper < NEARLY_ZERO and verify(candidate):
         return _satisfied(candidate)
     boxed: dual.Evidence | None = None
     if merged.n <= box.LARGEST:
         residual, corner = box.solve(merged.reduced)
-        if satisfies_nearly(condition, merged.lift(corner)):
-            return _satisfied(merged.lift(corner))
+        nearest = merged.lift(corner)
+        if defect(condition, nearest) < NEARLY_ZERO and verify(nearest):
+            return _satisfied(nearest)
         boxed = dual.rounded(merged, residual, sizes)
     if boxed is not None:
         return _refuted(merged, boxed, achieved)
     open_ = Outcome(None, False, Interval(0.0, upper), candidate)
-    return next(_arithmetic(merged, candidate, upper), open_)
+    return next(_arithmetic(merged, candidate, upper, verify), open_)
 
 
-def _arithmetic_only(merged: Merged) -> Outcome:
+def _arithmetic_only(merged: Merged, verify: Verify) -> Outcome:
     nothing = np.zeros(0, dtype=np.int64)  # whose defect is exactly 1
     open_ = Outcome(None, False, Interval(0.0, 1.0), nothing)
-    return next(_arithmetic(merged, nothing, 1.0), open_)
+    return next(_arithmetic(merged, nothing, 1.0, verify), open_)
 
 
-def satisfies_nearly(condition: SubsetCondition, subset: Indices) -> bool:
-    """Exact satisfaction, tested only where floating point does not exclude it."""
-    return defect(condition, subset) < NEARLY_ZERO and satisfies(condition, subset)
-
-
-def _arithmetic(merged: Merged, candidate: Indices, upper: float) -> Iterator[Outcome]:
+def _arithmetic(
+    merged: Merged, candidate: Indices, upper: float, verify: Verify
+) -> Iterator[Outcome]:
     """What exact arithmetic decides: all subsets of few groups, or independent R'_h."""
     bounds = Interval(0.0, upper)
     if merged.n <= sumset.INSTANT:
-        yield from _by_all_sums(merged, candidate, bounds)
+        yield from _by_all_sums(merged, candidate, bounds, verify)
     exact = modular.solve(merged)
     if isinstance(exact, modular.Candidate):
         subset = merged.lift(exact.chosen)
-        if satisfies(merged.original, subset):
+        if verify(subset):
             yield _satisfied(subset)
     elif exact is not None:
         neuron = int(merged.neurons.representatives[exact.group]) if exact.group >= 0 else -1
         data: dict[str, int | str | bool] = {"evidence": "modular", "neuron": neuron}
         yield Outcome(None, True, bounds, candidate, data, exact.matrix.astype(np.int32))
     if merged.n <= sumset.LARGEST:
-        yield from _by_all_sums(merged, candidate, bounds)
+        yield from _by_all_sums(merged, candidate, bounds, verify)
 
 
-def _by_all_sums(merged: Merged, candidate: Indices, bounds: Interval) -> Iterator[Outcome]:
+def _by_all_sums(
+    merged: Merged, candidate: Indices, bounds: Interval, verify: Verify
+) -> Iterator[Outcome]:
     for alpha, beta in BASES:
         pairing = sumset.Pairing.of(merged, alpha, beta)
         matches = list(islice(pairing.matches(), PATIENCE + 1))
         for chosen in matches[:PATIENCE]:
-            if satisfies(merged.original, merged.lift(chosen)):
+            if verify(merged.lift(chosen)):
                 yield _satisfied(merged.lift(chosen))
         if not matches:
             data: dict[str, int | str | bool] = {"evidence": "sumset"}
