@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from unskip import ResidualBlock, activations
+from unskip import ResidualBlock, activations, check, decide
 from unskip.activations import (
     Activation,
     Facts,
@@ -138,7 +138,7 @@ TABLE = {
     "celu(2)": Row(elu(1, 2, 2), **ELU_LIKE),
     "selu": Row(elu(SELU_SCALE, SELU_ALPHA, 1), **ELU_LIKE),
     "tanh": Row(mp.tanh, **BOUNDED, supremum=1, odd=True),
-    "sigmoid": Row(sigmoid, **BOUNDED, supremum=1),
+    "sigmoid": Row(sigmoid, **BOUNDED, supremum=1, independence=SIGN),
     "erf": Row(mp.erf, **BOUNDED, supremum=1, odd=True),
     "softsign": Row(lambda z: z / (1 + abs(z)), **BOUNDED, supremum=1, odd=True),
     "sine": Row(mp.sin, **BOUNDED, supremum=1, odd=True),
@@ -147,7 +147,7 @@ TABLE = {
     "hardtanh(-2,3)": Row(lambda z: clip(z, -2, 3), **BOUNDED, supremum=3),
     "hardtanh(0,6)": Row(lambda z: clip(z, 0, 6), **BOUNDED, supremum=6),
     "hardtanh(1,2)": Row(lambda z: clip(z, 1, 2), **BOUNDED, supremum=2),
-    "hard_sigmoid": Row(hard_sigmoid, **BOUNDED, supremum=1),
+    "hard_sigmoid": Row(hard_sigmoid, **BOUNDED, supremum=1, independence=DIRECTION),
     "clamped_swish": Row(
         lambda z: min(z, 7) * sigmoid(mp.mpf(1.702) * min(z, 7)), **BOUNDED, supremum=7
     ),
@@ -339,9 +339,16 @@ def test_homogeneity_and_linearity(name: str) -> None:
         assert [k for k in range(6) if scales(k)] == (
             [] if row.homogeneity is None else [row.homogeneity]
         )
-        assert (facts.slope is not None) == (row.odd and row.homogeneity == 1)
+        offset = exact(name, 0)
+        slope = base[0] - offset
+        affine = all(
+            vanishes(exact(name, s * z) - offset - s * z * slope, exact(name, s * z))
+            for z in points()
+            for s in (1, -1)
+        )
+        assert (facts.slope is not None) == affine
         if facts.slope is not None:
-            assert vanishes(base[0] - float(facts.slope), base[0])
+            assert (slope, offset) == (float(facts.slope), float(facts.offset))
 
 
 @each
@@ -481,13 +488,14 @@ def test_parallel_hard_swish_neurons_can_cancel() -> None:
     assert resolve("hard_swish").facts.independence is DIRECTION
 
 
-def test_hard_swish_neurons_of_different_directions_are_independent() -> None:
+@pytest.mark.parametrize("name", ["hard_swish", "hard_sigmoid"])
+def test_neurons_of_different_directions_are_independent(name: str) -> None:
     rows = [(1, 0, 0), (0, 1, 1), (1, 1, -2), (1, -1, 0), (2, 1, 3), (-1, 2, 1)]
     size = len(rows) + 3
     plane = [(mp.mpf(5 * i % 13 - 6), mp.mpf(7 * i % 11 - 5)) for i in range(size)]
     with mp.workdps(DIGITS):
         matrix = [
-            [mp.mpf(1), x, y, *(exact("hard_swish", a * x + b * y + c) for a, b, c in rows)]
+            [mp.mpf(1), x, y, *(exact(name, a * x + b * y + c) for a, b, c in rows)]
             for x, y in plane
         ]
         assert abs(mp.det(mp.matrix(matrix))) > 1e-25
@@ -829,6 +837,11 @@ WRONG: dict[str, tuple[Callable, dict, Callable[[Callable, float], bool]]] = {
     "even": (np.tanh, {"even": True}, lambda f, z: f(z) != f(-z)),
     "odd": (np.abs, {"odd": True}, lambda f, z: f(z) != -f(-z)),
     "slope": (lambda z: np.maximum(z, 0.0), {"slope": Fraction(1)}, lambda f, z: f(z) != z),
+    "offset": (
+        np.positive,
+        {"slope": Fraction(1), "offset": Fraction(1)},
+        lambda f, z: f(z) != z + 1,
+    ),
     "homogeneity": (
         lambda z: z * np.abs(z),
         {"homogeneity": Fraction(1)},
@@ -932,3 +945,13 @@ def test_a_registered_name_is_taken_too() -> None:
     with pytest.raises(ActivationError, match="taken"):
         register("own", *OWN["softshrink"])
     assert resolve("own")(0.0) == 1.0
+
+
+@pytest.mark.usefixtures("registry")
+def test_verdicts_say_that_they_rest_on_declared_facts() -> None:
+    register("own", lambda z: np.maximum(z, 0.0), Facts(**{**NO_CLAIM, "parity": 1}))
+    block = ResidualBlock(w_up=np.eye(2), w_down=-np.eye(2), activation="own")
+    verdict = decide(block)
+    assert verdict.answer == "absorbable"
+    assert "the facts of own are as declared" in verdict.reason
+    assert "the facts of own are as declared" in check(verdict.certificate, block).sentence

@@ -175,6 +175,11 @@ def _mutate_statement(c: Certificate, b: ResidualBlock, rng: np.random.Generator
             )
         },
         lambda: {"data": {**c.data, "constant": True}},
+        lambda: {"data": {**c.data, "rank": int(rng.integers(-1, 4))}},
+        lambda: {
+            "data": {**c.data, "rank": 2},
+            "width": Interval(c.width.lower + 1, c.width.upper + 1),
+        },
         lambda: {"data": {**c.data, "evidence": str(rng.choice(["flip", "none", "trace"]))}},
         lambda: {"data": {**c.data, "more": 1}},
     ]
@@ -216,7 +221,7 @@ def test_no_mutation_makes_the_checker_accept_a_falsehood() -> None:
     rng = np.random.default_rng(0)
     falsehoods = accepted = 0
     mutations = (*[_mutate_statement, _mutate_array] * 4, _mutate_weights)
-    for step in range(2600):
+    for step in range(2800):
         certificate, original = certified(sorted(POOL)[step % len(POOL)])
         mutated, plain = mutations[rng.integers(9)](certificate, original, rng)
         if rng.random() < 0.3:

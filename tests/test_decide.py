@@ -245,6 +245,38 @@ def test_almost_every_block_is_not_absorbable_and_needs_m_plus_d() -> None:
         check(verdict.certificate, block)
 
 
+@pytest.mark.parametrize("norm", ["none", "post-layernorm"])
+@pytest.mark.parametrize("spare", [1, 2])
+def test_pruned_blocks_are_decided(spare: int, norm: str) -> None:
+    """Dead and repeated neurons leave width to spare, less than the rank that is left over."""
+    rng = np.random.default_rng(spare)
+    d, m = 24, 96
+    up, down = rng.normal(size=(m, d)) / np.sqrt(d), rng.normal(size=(d, m)) / np.sqrt(m)
+    bias = rng.normal(size=m)
+    down[:, 7] = 0.0
+    if spare == 2:
+        up[3], bias[3] = -2 * up[50], -2 * bias[50]  # one hyperplane
+    block = ResidualBlock(
+        w_up=up, w_down=down, b_up=bias, b_down=np.zeros(d), activation="relu", norm=norm
+    )
+    verdict = decide(block)
+    assert verdict.answer == "not absorbable"
+    assert verdict.rule == "minimal-width"
+    assert m < verdict.width.lower < verdict.width.upper == m - spare + d
+    check(verdict.certificate, block)
+    claimed = verdict.certificate.data["rank"]
+    for rank in (claimed + 1, claimed + 20):
+        data = {**verdict.certificate.data, "rank": rank}
+        width = unskip.Interval(m - spare + rank, verdict.width.upper)
+        with pytest.raises(unskip.InvalidCertificate):
+            check(dataclasses.replace(verdict.certificate, data=data, width=width), block)
+    for _ in range(50):
+        chosen = np.flatnonzero(rng.random(m) < rng.random())
+        left = np.eye(d) + down[:, chosen] @ up[chosen]
+        left = left - left.mean(axis=0) if norm == "post-layernorm" else left
+        assert np.linalg.matrix_rank(left) >= claimed
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_permuting_neurons_permutes_the_subset(seed: int) -> None:
     block, subset = planted(5, 14, seed)

@@ -8,11 +8,13 @@ from unskip.audit import BlockReport as BlockReport
 from unskip.audit import audit as audit
 from unskip.blocks import PlainBlock as PlainBlock
 from unskip.blocks import ResidualBlock as ResidualBlock
+from unskip.canonical import canonical_form as canonical_form
 from unskip.certificates import Certificate as Certificate
 from unskip.certificates import Interval as Interval
 from unskip.checker import Proof as Proof
 from unskip.checker import check as check
 from unskip.decision import decide as decide
+from unskip.equivalence import compare as compare
 from unskip.errors import InvalidCertificate as InvalidCertificate
 from unskip.errors import UnskipError as UnskipError
 from unskip.verdict import Verdict as Verdict

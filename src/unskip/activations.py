@@ -132,6 +132,8 @@ class Activation:
     function: ScalarFunction
     facts: Facts
     slopes: tuple[float, ...] | None = None
+    #: Whether the facts are a user's word (:func:`register`).
+    declared: bool = False
 
     def __call__(self, z: npt.ArrayLike) -> Array:
         """σ(z), elementwise, in float64 and of the same shape."""
@@ -669,7 +671,7 @@ def register(name: str, function: ScalarFunction, facts: Facts) -> Activation:
         raise ActivationError(f"the name {name!r} is taken", hint="choose another one")
     if isinstance(facts.parity, tuple):
         raise ActivationError(f"{name}: declare one parity constant", hint="prelu has one a neuron")
-    activation = Activation(name, function, facts)
+    activation = Activation(name, function, facts, declared=True)
     refuted = contradiction(activation)
     if refuted is not None:
         fact, point = refuted

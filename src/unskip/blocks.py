@@ -219,6 +219,12 @@ class _Block:
         return names_of((self.activation, self.up_activation))
 
     @property
+    def declared(self) -> tuple[str, ...]:
+        """The names of activations whose facts are a user's word."""
+        factors = (self.activation, self.up_activation)
+        return tuple(a.name for a in factors if a is not None and a.declared)
+
+    @property
     def tensors(self) -> Mapping[str, Weights]:
         """The arrays that are present, by name."""
         present = {f.name: getattr(self, f.name) for f in fields(self)}

@@ -219,6 +219,7 @@ def _kinks(rows: Array, down: Array, even: _EvenPart) -> dict[Vector, Vector]:
         factor = even.coefficients[j]
         if not factor:
             continue
+        key: bytes | tuple[int, ...]
         if even.homogeneous:
             key, row, size = _hyperplane(rows[j])
             factor *= size
@@ -244,12 +245,17 @@ def _hyperplane(row: Array) -> tuple[tuple[int, ...], Vector, Fraction]:
 def _up_to_sign(row: Array) -> tuple[bytes, Vector]:
     lead = row[np.argmax(row != 0)]
     signed = (row if lead > 0 else -row) + 0.0  # −0 becomes 0
-    return signed.tobytes(), tuple(map(Fraction, signed.tolist()))
+    return signed.tobytes(), _exact(signed)
+
+
+def _exact(values: Array) -> Vector:
+    pairs = [x.as_integer_ratio() for x in values.tolist()]  # two integers: the quick way in
+    return tuple(Fraction(n, q) if n else ZERO for n, q in pairs)
 
 
 def _times(column: Array, factor: Fraction) -> Vector:
     if factor == 1:
-        return tuple(map(Fraction, column.tolist()))
+        return _exact(column)
     numbers, exponent = integers(column)
     unit = factor * Fraction(2) ** exponent
     top, bottom = unit.numerator, unit.denominator
@@ -321,7 +327,7 @@ def _merged(kinks: dict[Vector, Vector], tolerance: float) -> dict[Vector, Vecto
     """Single linkage in the maximum norm, in floating point."""
     rows = list(kinks)
     if len(rows) > 1:
-        points = np.array([[_nearest(x) for x in row] for row in rows])
+        points = np.array([[nearest(x) for x in row] for row in rows])
         with np.errstate(over="ignore"):
             near = cdist(points, points, "chebyshev") <= tolerance
         labels = connected_components(near, directed=False)[1].tolist()
@@ -335,8 +341,10 @@ def _merged(kinks: dict[Vector, Vector], tolerance: float) -> dict[Vector, Vecto
     return {row: column for row, column in sums.items() if max(map(abs, column)) > tolerance}
 
 
-def _nearest(x: Fraction) -> float:
+def nearest(x: Fraction) -> float:
+    """Rounded to float64, at most its largest number."""
     try:
         return float(x)
     except OverflowError:
-        return math.copysign(np.finfo(np.float64).max, x)
+        largest = float(np.finfo(np.float64).max)
+        return largest if x > 0 else -largest

@@ -80,8 +80,12 @@ def _check(c: Certificate, block: ResidualBlock) -> Proof:
         if array.size >= 2**36:
             _refuse("an array in it is larger than any block's")
     conclusion = _CHECKS[c.rule](c, block)
-    where = f" ({c.assumptions})"
+    where = f" ({c.assumptions}{_declared(block)})"
     return Proof(c, f"{c.block or 'the block'}: {conclusion}{where}")
+
+
+def _declared(block: ResidualBlock) -> str:
+    return "".join(f"; the facts of {name} are as declared" for name in block.declared)
 
 
 def _require_types(c: Certificate) -> None:
@@ -333,25 +337,26 @@ class _Condition:
 
     def skip_norm(self) -> tuple[float, float]:
         """Outward bounds of ‖ΠA‖_F."""
-        norm = float(np.linalg.norm(self._centre(self.a)))
+        norm = float(np.linalg.norm(self.centre(self.a)))
         slip = norm * SUM + (self.rows * EPS * float(np.linalg.norm(self.a)) if self.centred else 0)
         return norm - slip, norm + slip
 
-    def _centre(self, matrix: Array) -> Array:
+    def centre(self, matrix: Array) -> Array:
+        """Π, in floating point."""
         return matrix - matrix.mean(axis=0, keepdims=True) if self.centred else matrix
 
     @property
     def moderate(self) -> bool:
         """Whether entries are of a size for which the error bounds hold (no over- or underflow)."""
         largest = max(float(np.abs(x).max()) for x in (self.a, self.down, self.up, self.k))
-        return largest < 2.0**100 and float(np.abs(self._centre(self.a)).max()) > 2.0**-200
+        return largest < 2.0**100 and float(np.abs(self.centre(self.a)).max()) > 2.0**-200
 
     def reached(self, subset: npt.NDArray[Any]) -> float:
         """An upper bound of ‖Π(A + Σ_S R_j)‖_F; infinite where rounding is not under control."""
         if not self.moderate:
             return math.inf
         down, up = self.down[:, subset] * self.k[subset], self.up[subset]
-        norm = float(np.linalg.norm(self._centre(self.a + down @ up)))
+        norm = float(np.linalg.norm(self.centre(self.a + down @ up)))
         mass = float(np.linalg.norm(self.a))
         mass += float((np.linalg.norm(down, axis=0) * np.linalg.norm(up, axis=1)).sum())
         rounding = (len(subset) + self.rows + 4) * EPS / 2 * 1.01 * mass + 2.0**-250
@@ -605,8 +610,8 @@ def _by_gates(c: Certificate, block: ResidualBlock) -> str:
         if not c.defect.lower <= 0 <= c.defect.upper:
             _refuse("its defect contradicts its gates")
     else:
-        bound = _EVIDENCE[evidence](c, condition, gates) if evidence in _EVIDENCE else 0.0
-        _check_defect(c, condition, bound, terms)
+        shown = _EVIDENCE[evidence](c, condition, gates) if evidence in _EVIDENCE else _Shown()
+        _check_defect(c, condition, shown.defect, terms)
     lower = block.m + refuted if gates.unique else 0
     constant = block.b_gate is not None or block.activation.facts.value_at_zero != 0
     upper = block.m if evidence == "flip" else block.m + block.d if constant else math.inf
@@ -698,7 +703,12 @@ def _width_bounds(
     basis = {"basis_rows", "basis_columns"} & set(c.arrays)
     _expect(
         c,
-        ("evidence", *extra, *(("exhaustive", "constant") if exhaustive else ())),
+        (
+            "evidence",
+            *extra,
+            *(("exhaustive", "constant") if exhaustive else ()),
+            *(("rank",) if "rank" in c.data else ()),
+        ),
         {
             "achieved",
             *basis,
@@ -713,9 +723,9 @@ def _width_bounds(
         refuted = not groups.n and _leaves_something(condition, groups.turned())
         if not refuted:
             _refuse("neurons are left to flip, or nothing is left of the skip")
-    bound = _EVIDENCE[str(evidence)](c, condition, groups) if evidence in _EVIDENCE else 0.0
+    shown = _EVIDENCE[str(evidence)](c, condition, groups) if evidence in _EVIDENCE else _Shown()
     if evidence != "flip":
-        _check_defect(c, condition, bound, achieved)
+        _check_defect(c, condition, shown.defect, achieved)
     elif c.defect.lower > 0 or c.defect.upper < 0 or _leaves_something(condition, achieved):
         _refuse("the subset does not reproduce the skip exactly")
     p, q = condition.rows, condition.columns
@@ -730,6 +740,11 @@ def _width_bounds(
         whole = groups.unique and groups.flips(achieved)
         upper = min(upper, groups.n + beyond if whole else block.m, block.m)
     lower = float(groups.n + refuted if groups.unique else 0)
+    if "rank" in c.data:
+        claimed = c.data["rank"]
+        if type(claimed) is not int or claimed > _least_rank(condition, groups, shown):
+            _refuse("its lower bound of the rank is not proved")
+        lower = float(groups.n + claimed if groups.unique else 0)
     if exhaustive:
         if c.data["exhaustive"] is not True or not groups.unique or math.isinf(upper):
             _refuse("the minimal width theorem does not apply")
@@ -881,8 +896,18 @@ def _ranks_exceed(matrices: npt.NDArray[np.int64], rank: int) -> bool:
     return bool((done > rank).all())
 
 
-def _dual_bound(condition: _Condition, groups: _Groups, y: npt.NDArray[Any]) -> float:
-    """A lower bound of the relative defect; refuses a Y that leaves some set of groups possible.
+@dataclass(frozen=True)
+class _Shown:
+    """What evidence shows: a lower bound of the relative defect and, for a matrix Y, one of
+    ⟨Y, A + Σ_S R_j⟩ over every S that orients groups as a whole."""
+
+    defect: float = 0.0
+    value: float = 0.0
+    y: Array | None = None
+
+
+def _by_value(condition: _Condition, groups: _Groups, y: npt.NDArray[Any]) -> _Shown:
+    """What Y shows; refuses one that leaves some set of groups possible.
 
     ⟨Y, A'⟩ − Σ_h max(0, −⟨Y, R'_h⟩) bounds ⟨Y, A + Σ_S R_j⟩ from below for every S that orients
     groups as a whole, where A' = A + Σ_{turned} R_j and R'_h = Σ_{j∈h} ±R_j; the same over single
@@ -908,11 +933,58 @@ def _dual_bound(condition: _Condition, groups: _Groups, y: npt.NDArray[Any]) -> 
     with_skip -= p * q * EPS * norm * float(np.linalg.norm(condition.a))
     by_group = np.maximum(0.0, groups.whole(errors) - groups.total(products))
     turned = float((products - errors)[groups.turned()].sum())
-    if not with_skip + turned - float(by_group.sum()) * (1 + SUM) > 0:
+    value = with_skip + turned - float(by_group.sum()) * (1 + SUM)
+    if not value > 0:
         _refuse("its matrix does not refute every set of groups")
     by_neuron = by_group if groups.inseparable else np.maximum(0.0, errors - products)
-    value = max(0.0, with_skip - float(by_neuron.sum()) * (1 + SUM))
-    return value / norm / condition.skip_norm()[1] * (1 - SUM)
+    over_all = max(0.0, with_skip - float(by_neuron.sum()) * (1 + SUM))
+    return _Shown(over_all / norm / condition.skip_norm()[1] * (1 - SUM), value, real)
+
+
+def _least_rank(condition: _Condition, groups: _Groups, shown: _Shown) -> int:
+    """A lower bound of rank Π(A + Σ_S R_j) over every S that orients groups as a whole.
+
+    rank M ≥ ⟨Y, M⟩ / (‖Y‖ ‖M‖) in spectral norms, and every such M is C + ½ Σ ±κ_j d_j u_jᵀ over
+    the members of visible groups, with C = A + Σ_j c_j R_j, c_j = ½ for them and, for the others,
+    1 if turned and 0 if not.
+    """
+    if shown.y is None or not groups.visible:
+        _refuse("its evidence is no matrix, and bounds no rank")
+    members = np.array([j for group in groups.visible for j in group])
+    share = (groups.sign < 0).astype(np.float64)
+    share[members] = 0.5
+    weighted = condition.down * condition.k
+    centre = condition.centre(condition.a + (weighted * share) @ condition.up)
+    left, right = condition.centre(weighted[:, members]), condition.up[members]
+    ratio = np.linalg.norm(right, axis=1) / np.linalg.norm(left, axis=0)
+    scale = 2.0 ** np.round(np.log2(ratio) / 2)  # any positive numbers; powers of 2 are exact
+    spread = _spectral_norm(left * scale) * _spectral_norm(right / scale[:, None])
+    mass = float(np.linalg.norm(condition.a))
+    mass += float((np.linalg.norm(weighted, axis=0) * np.linalg.norm(condition.up, axis=1)).sum())
+    size = _spectral_norm(centre) + spread / 2 + (len(share) + len(centre) + 8) * EPS * mass
+    bound = shown.value / (_spectral_norm(shown.y) * size) * (1 - SUM)
+    return math.ceil(bound) if math.isfinite(bound) else 0
+
+
+def _spectral_norm(matrix: Array) -> float:
+    """An upper bound of the spectral norm: some t with tI − XXᵀ positive semidefinite.
+
+    Proved by a Cholesky factorisation that succeeds on the matrix less its own rounding errors
+    (Demmel; Rump); infinite where it does not.
+    """
+    x = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    gram = x @ x.T
+    n = len(gram)
+    slack = 2.0 * (n + x.shape[1] + 8) * EPS * (float(np.linalg.norm(x)) ** 2)
+    top = float(np.linalg.eigvalsh(gram)[-1]) * (1 + 1e-9)
+    t = top + slack + 2.0 * n * (n + 4) * EPS * (top + slack)
+    shifted = -gram
+    shifted[np.diag_indices(n)] += t - slack - n * (n + 4) * EPS * t
+    try:
+        np.linalg.cholesky(shifted)
+    except np.linalg.LinAlgError:
+        return math.inf
+    return math.sqrt(t) * (1 + SUM)
 
 
 def _unit(condition: _Condition, y: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -920,25 +992,25 @@ def _unit(condition: _Condition, y: npt.NDArray[np.int64]) -> npt.NDArray[np.int
     return condition.rows * y - y.sum(axis=0) if condition.centred else y
 
 
-def _by_trace(c: Certificate, condition: _Condition, groups: _Groups) -> float:
+def _by_trace(c: Certificate, condition: _Condition, groups: _Groups) -> _Shown:
     y = np.eye(condition.rows, condition.columns, dtype=np.int64)
-    return _dual_bound(condition, groups, _unit(condition, y))
+    return _by_value(condition, groups, _unit(condition, y))
 
 
-def _by_coordinate(c: Certificate, condition: _Condition, groups: _Groups) -> float:
+def _by_coordinate(c: Certificate, condition: _Condition, groups: _Groups) -> _Shown:
     y = np.zeros((condition.rows, condition.columns), dtype=np.int64)
     if c.data["sign"] not in (1, -1) or type(c.data["sign"]) is not int:
         _refuse("sign is not ±1")
     row, column = _index(c, "row", condition.rows), _index(c, "column", condition.columns)
     y[row, column] = c.data["sign"]
-    return _dual_bound(condition, groups, _unit(condition, y))
+    return _by_value(condition, groups, _unit(condition, y))
 
 
-def _by_matrix(c: Certificate, condition: _Condition, groups: _Groups) -> float:
-    return _dual_bound(condition, groups, c.arrays["dual"])
+def _by_matrix(c: Certificate, condition: _Condition, groups: _Groups) -> _Shown:
+    return _by_value(condition, groups, c.arrays["dual"])
 
 
-def _by_residues(c: Certificate, condition: _Condition, groups: _Groups) -> float:
+def _by_residues(c: Certificate, condition: _Condition, groups: _Groups) -> _Shown:
     """An identity modulo a prime that no subset survives; it bounds no distance.
 
     2 is invertible modulo the (odd) modulus, so dyadic weights have images in Z/p, and
@@ -970,10 +1042,10 @@ def _by_residues(c: Certificate, condition: _Condition, groups: _Groups) -> floa
             _refuse(f"its matrix is not orthogonal to neuron {members[0]} modulo the prime")
     if (-with_skip) % MODULUS in ((0,) if neuron == -1 else (0, 1)):
         _refuse("its matrix does not refute every subset")
-    return 0.0
+    return _Shown()
 
 
-def _by_all_sums(c: Certificate, condition: _Condition, groups: _Groups) -> float:
+def _by_all_sums(c: Certificate, condition: _Condition, groups: _Groups) -> _Shown:
     """No set of groups has the sum that the skip asks for, modulo p = 2⁶¹ − 1.
 
     The weights are ⟨Y, R'_h⟩ for Y_ik = y_i z_k, the powers of two bases; centred, the y_i are
@@ -1014,10 +1086,10 @@ def _by_all_sums(c: Certificate, condition: _Condition, groups: _Groups) -> floa
     wanted = (target % modulus - halves[0]) % modulus
     if np.isin(wanted, halves[1]).any():
         _refuse("a set of groups has the sum that the skip asks for")
-    return 0.0
+    return _Shown()
 
 
-_EVIDENCE: dict[str, Callable[[Certificate, _Condition, _Groups], float]] = {
+_EVIDENCE: dict[str, Callable[[Certificate, _Condition, _Groups], _Shown]] = {
     "trace": _by_trace,
     "coordinate": _by_coordinate,
     "matrix": _by_matrix,

@@ -7,7 +7,7 @@
   ``dual.py`` (certificates of "no subset", with outward error bounds),
   ``gram.py`` (the quadratic algebra), ``box.py`` (the best dual), ``exact.py`` and
   ``modular.py`` (integers and residues), ``sumset.py`` (every subset of few groups)
-- ``width.py``, ``minimal.py``: bounds of the width, and its exact value for small blocks
+- ``width.py``, ``rank.py``: bounds of the width; ``minimal.py``: its value for small blocks
 - ``gated.py``: gated blocks with biases
 """
 
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from unskip.blocks import ResidualBlock
 from unskip.certificates import Answer, Certificate, Interval, Rule, Scope
-from unskip.decision import gated, minimal, width
+from unskip.decision import gated, minimal, rank, width
 from unskip.decision.impossibility import Finding, affine, unconditional
 from unskip.decision.merging import Merged
 from unskip.decision.neurons import Neurons, group
@@ -139,7 +139,7 @@ class _Known:
 
 
 def _width_bounds(
-    question: Question, merged: Merged, outcome: Outcome, rank: int, *, quick: bool
+    question: Question, merged: Merged, outcome: Outcome, basis: int, *, quick: bool
 ) -> _Known:
     """|H| when a set of groups satisfies; else from the basis, or exactly for small blocks."""
     n = merged.n
@@ -156,7 +156,7 @@ def _width_bounds(
     if homogenised and not question.assumptions.hidden_bias:
         bounds = Interval(n + outcome.refuted if theorem else 0, inf)
         return _Known(bounds, data)
-    most = width.extra(merged.original, rank)
+    most = width.extra(merged.original, basis)
     if theorem and not quick:
         # all costs if that is little work, else those that decide the answer at this width
         spare = question.block.m - n
@@ -178,6 +178,12 @@ def _width_bounds(
                 by_basis=nothing_cheaper,
             )
     lower = n + outcome.refuted if theorem else 0
+    spare = question.block.m - n
+    if theorem and spare and outcome.evidence is not None and not quick:
+        left = rank.least(merged, outcome.evidence)
+        if left > 1:
+            data |= {"rank": left}
+            lower = n + left
     upper = n + most + merged.neurons.constants
     if outcome.subset is not None:
         upper = min(upper, question.block.m)
@@ -295,7 +301,8 @@ def _verdict(
         answer=finding.answer,
         scope=finding.scope,
         rule=finding.rule,
-        reason=finding.reason,
+        reason=finding.reason
+        + "".join(f"; the facts of {name} are as declared" for name in block.declared),
         assumptions=question.assumptions,
         subset=None if subset is None else tuple(subset.tolist()),
         defect=defect,

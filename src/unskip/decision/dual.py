@@ -48,6 +48,7 @@ class Evidence:
     matrix: npt.NDArray[np.signedinteger[Any]] | None
     bound: float
     strength: float
+    value: float  #: a lower bound of ⟨Y, A + Σ_S R_j⟩ over group-wise S
 
 
 class Magnitudes:
@@ -117,7 +118,7 @@ def judge(merged: Merged, trial: Trial, sizes: Magnitudes) -> Evidence | None:
     by_neuron = by_group if merged.paired is not None else np.maximum(0.0, error - inner)
     bound = max(0.0, with_skip - float(by_neuron.sum()) * (1 + SLACK))
     scale = (1 - SLACK) / trial.norm / sizes.skip
-    return Evidence(trial.data, trial.matrix, bound * scale, strength * scale)
+    return Evidence(trial.data, trial.matrix, bound * scale, strength * scale, strength)
 
 
 def cheap(condition: SubsetCondition) -> Iterator[Trial]:
@@ -216,3 +217,19 @@ def _integers(real: Array, *, centred: bool) -> Integers:
         chosen = order[rows - rest :, column] if units > 0 else order[:rest, column]
         whole[chosen, column] -= sign
     return whole
+
+
+def trace_matrix(condition: SubsetCondition) -> Integers:
+    """The Y of the trace: ones on the diagonal, brought to column sums of zero if centred."""
+    return _columns_to_zero(condition, np.eye(*condition.a.shape, dtype=np.int64))
+
+
+def coordinate_matrix(condition: SubsetCondition, row: int, column: int, sign: int) -> Integers:
+    """The Y of a coordinate."""
+    y = np.zeros(condition.a.shape, dtype=np.int64)
+    y[row, column] = sign
+    return _columns_to_zero(condition, y)
+
+
+def _columns_to_zero(condition: SubsetCondition, y: Integers) -> Integers:
+    return len(y) * y - y.sum(axis=0) if condition.centred else y

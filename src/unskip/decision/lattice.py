@@ -36,6 +36,7 @@ import flint
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
+import scipy.optimize
 
 from unskip.decision.merging import Merged
 
@@ -44,16 +45,20 @@ Integers = npt.NDArray[np.int64]
 
 #: Seconds; the cost grows like the fourth power, and so do the bits that weights must have.
 LARGEST = 320
+#: Up to this many groups to an equation, linear programming has a chance.
+THIN = 2.25
 #: Primes below this leave room in float64 for exact inner products of centred residues.
 WORD = 2**21
 #: Dimensions to a condition: conditions imposed at once disturb the basis in separate places.
-SPACING = 24
+SPACING = 16
+#: A basis of v vectors takes about v / 32 bits a dimension; v / NEEDED + 2 and it is in vain.
+NEEDED = 24
 #: Rows that are reduced together, exactly.
 BLOCK = 32
 #: LLL's parameter, and the slack with which floating point judges the outcome.
 DELTA, SLACK = 0.99, 0.02
 #: Beyond this the lattice is that of all integer solutions, and more conditions add nothing.
-HUGE = 2**32
+HUGE = 2**22
 #: Multiples beyond this blur the triangular factor; it is computed anew, as every FRESH sweeps.
 LARGE, FRESH = 2.0**16, 16
 #: Sweeps over the blocks before a basis is taken as it is; tens are usual.
@@ -74,9 +79,13 @@ def search(merged: Merged) -> npt.NDArray[np.bool_] | None:
     system = next(systems)
     if not system.pivots or merged.n in system.pivots:  # the latter: no solution at all
         return None
+    if merged.n <= THIN * len(system.pivots):
+        corner = _corner(merged)
+        if corner is not None and system.admits(corner):
+            return corner
     columns = system.columns
     basis = _one_parity(columns.size)
-    bits, enough = 0.0, columns.size * (columns.size / SPACING + 2)
+    bits, enough = 0.0, columns.size * (columns.size / NEEDED + 2)
     while bits < enough:
         constrained = _constrain(basis, system.conditions, system.prime)
         if constrained is None:
@@ -121,6 +130,11 @@ class System:
         """What vanishes modulo the prime, one row for each determined variable that stays."""
         return self.rows[: self.kept, self.columns]
 
+    def admits(self, chosen: npt.NDArray[np.bool_]) -> bool:
+        """Whether a set satisfies the equations modulo the prime."""
+        z = np.append(2 * chosen.astype(np.int64) - 1, 1)
+        return not (self.rows @ z % self.prime).any()
+
     def complete(self, vector: Integers) -> npt.NDArray[np.bool_] | None:
         """The set of a ±1 vector, if the variables that left the lattice are ±1 too."""
         free = self.free
@@ -128,6 +142,30 @@ class System:
         z[free] = vector[self.kept :] * vector[-1]
         z[self.pivots] = _centred(-self.rows[:, free] @ z[free], self.prime)
         return z[:-1] > 0 if (np.abs(z) == 1).all() else None
+
+
+def _corner(merged: Merged) -> npt.NDArray[np.bool_] | None:
+    """A vertex of {s ∈ [0, 1]^n : Π(A' + Σ s_h R'_h) = 0} in floating point, rounded.
+
+    Half as many equations as groups make the set, if there is one, the only point as often as
+    not; then this is a tenth of the work.
+    """
+    c = merged.reduced
+    with np.errstate(over="ignore", invalid="ignore"):
+        down, skip = c.project(c.down) * c.kappa_float, c.project(c.a)
+        matrix = (down[:, None, :] * c.up.T).reshape(-1, c.m)
+        sizes = np.abs(matrix).max(axis=1)
+        kept = sizes > 0
+        matrix, right = matrix[kept] / sizes[kept, None], -skip.ravel()[kept] / sizes[kept]
+    if len(matrix) > merged.n + SPARE or not (
+        np.isfinite(matrix).all() and np.isfinite(right).all()
+    ):
+        return None
+    objective = np.random.default_rng(0).normal(size=merged.n)
+    result = scipy.optimize.linprog(
+        objective, A_eq=matrix, b_eq=right, bounds=(0, 1), method="highs-ds"
+    )
+    return None if result.x is None else np.asarray(result.x > 0.5)
 
 
 def _systems(merged: Merged) -> Iterator[System]:
@@ -195,7 +233,8 @@ def _product(a: Integers, b: Integers, prime: int) -> Integers:
 
 def _echelon(matrix: Integers, prime: int) -> tuple[Integers, list[int]]:
     """The nonzero rows of the reduced row echelon form modulo a prime, and the pivots."""
-    form, rank = flint.nmod_mat(*matrix.shape, matrix.ravel().tolist(), prime).rref()
+    height, width = matrix.shape
+    form, rank = flint.nmod_mat(height, width, matrix.ravel().tolist(), prime).rref()
     rows = np.array([int(x) for x in form.entries()], dtype=np.int64).reshape(matrix.shape)[:rank]
     return rows, np.argmax(rows != 0, axis=1).tolist() if rank else []
 
@@ -270,10 +309,12 @@ def _reduce_block(basis: Integers, r: Array, block: slice) -> float:
 
 def _lll(r: Array) -> Integers:
     """The unimodular transformation that LLL-reduces the columns of a triangular block."""
-    size = r.shape[0]
-    scaled = np.rint(r.T * (2.0**20 / np.abs(r.diagonal()).min())).ravel().tolist()
+    size, least = r.shape[0], np.abs(r.diagonal()).min()
+    if not least > 2.0**-40:  # a basis that floating point takes for dependent
+        return np.eye(size, dtype=np.int64)
+    scaled = np.rint(r.T * (2.0**20 / least)).ravel().tolist()
     matrix = flint.fmpz_mat(size, size, [int(x) for x in scaled])
-    _, transform = matrix.lll(transform=True, delta=DELTA)
+    _, transform = matrix.lll(True, DELTA)
     entries = [int(x) for x in transform.entries()]
     return np.array(entries, dtype=np.int64).reshape(size, size)
 
@@ -307,7 +348,7 @@ def _nearest(r: Array, width: int = 32) -> Array:
     for high in range(size, 0, -width):
         low = max(0, high - width)
         for i in range(high - 1, low - 1, -1):
-            multiple = np.rint(r[i, i + 1 :] / r[i, i])
+            multiple = np.rint(r[i, i + 1 :] / (r[i, i] or 1.0))
             if multiple.any():
                 multiples[i, i + 1 :] = multiple
                 r[low : i + 1, i + 1 :] -= source[low : i + 1, i, None] * multiple

@@ -49,6 +49,7 @@ class Outcome:
     achieved: Indices
     data: Mapping[str, int | str | bool] = field(default_factory=lambda: {"evidence": "none"})
     matrix: npt.NDArray[np.signedinteger[Any]] | None = None
+    evidence: dual.Evidence | None = None
 
 
 def search(merged: Merged, *, quick: bool, verify: Verify | None = None) -> Outcome:
@@ -127,7 +128,7 @@ def _refuted(merged: Merged, evidence: dual.Evidence, achieved: Chosen) -> Outco
     subset = merged.lift(achieved)
     upper = max(defect(merged.original, subset), evidence.bound)
     bounds = Interval(evidence.bound, upper)
-    return Outcome(None, True, bounds, subset, evidence.data, evidence.matrix)
+    return Outcome(None, True, bounds, subset, evidence.data, evidence.matrix, evidence)
 
 
 def _exactly(merged: Merged, achieved: Chosen, sizes: dual.Magnitudes, verify: Verify) -> Outcome:

@@ -95,7 +95,10 @@ class Tensors:
             array: npt.NDArray[Any] = np.asarray(self._handle(path).get_tensor(name))
         except (SafetensorError, ValueError, TypeError, MemoryError) as error:
             raise ModelError(f"{path}: tensor {name} cannot be read: {error}") from None
-        array.flags.writeable = False
+        owner: Any = array  # nobody else holds it: frozen to its root, a block needn't copy it
+        while isinstance(owner, np.ndarray):
+            owner.flags.writeable = False
+            owner = owner.base
         return array
 
     def _slice(self, name: str) -> Any:
