@@ -192,6 +192,14 @@ def test_before_a_norm_comes_the_branch() -> None:
         gain = ResidualBlock(**merged, activation="relu", norm=norm, norm_gain=[1.0, 1.5])
         found = compare(first, gain)
         assert (found.proved, found.equal, found.reason) == (False, False, "their norms differ")
+        doubled = ResidualBlock(**merged, activation="relu", norm=norm, skip=2.0)
+        found = compare(first, doubled)  # the same branch
+        assert (found.proved, found.equal) == (False, False)
+        nowhere = [
+            ResidualBlock(**merged, activation=name, norm=norm, norm_gain=[0.0, 0.0])
+            for name in ("relu", "leaky_relu(0.5)")
+        ]
+        assert undecided(compare(*nowhere))  # different branches that only ever see 0
     # x + relu(N x) against relu-free 2x: the same inner map only if the skips are
     a = ResidualBlock(w_up=np.eye(2), w_down=0 * np.eye(2), activation="relu", norm="pre-rmsnorm")
     b = ResidualBlock(
@@ -525,15 +533,49 @@ def test_equal_neurons_add_up_for_every_kind() -> None:
 
 
 def test_given_inputs_are_tried() -> None:
-    """A step so far out and so narrow that no search finds it: the user's word counts."""
-    a = PlainBlock(w_up=[[1.0]], w_down=[[0.0]], activation="tanh")
-    one = {"w_up": [[1.0], [1.0]], "b_up": [-12345.678, -12345.679], "activation": "gaussian"}
-    b = PlainBlock(**one, w_down=[[1.0, 0.0]])
-    here = compare(a, b, inputs=[[12345.678]], samples=8)
-    assert (here.proved, here.equal) == (False, False)
-    assert here.max_error == pytest.approx(1.0)
+    """A bump so far out and so narrow that no search finds it: the user's word counts."""
+    at = np.array([123.4375, 77.625])
+    bump = {
+        "w_gate": [[1024.0, 0.0]],
+        "b_gate": [-1024 * at[0]],
+        "w_up": [[0.0, 1024.0]],
+        "b_up": [-1024 * at[1]],
+        "activation": "gaussian",
+        "up_activation": "gaussian",
+    }
+    a = PlainBlock(**bump, w_down=[[0.0], [0.0]])
+    b = PlainBlock(**bump, w_down=[[1.0], [0.0]])
+    assert undecided(compare(a, b, samples=512))
+    here = compare(a, b, inputs=[at], samples=512)
+    assert (here.proved, here.equal, here.max_error) == (False, False, 1.0)
     assert here.where is not None
-    assert np.abs(a(here.where[None]) - b(here.where[None])).max() == pytest.approx(here.max_error)
+    assert here.where.tolist() == at.tolist()
+
+
+def test_the_search_climbs() -> None:
+    one = {"w_up": [[1.0]], "w_down": [[1.0]]}
+    tanh, erf = (PlainBlock(**one, activation=name) for name in ("tanh", "erf"))
+    x = np.linspace(0, 3, 300_001)[:, None]
+    best = np.abs(tanh(x) - erf(x)).max()
+    assert compare(tanh, erf, samples=256).max_error == pytest.approx(best, rel=1e-6)
+
+
+def test_kinks_that_differ_are_looked_at_first() -> None:
+    """The only difference is a bump at 5000, of three neurons among five hundred."""
+    up, bias = np.ones((500, 1)), np.linspace(-50, 50, 500)
+    down = np.full((1, 500), 0.5)
+    shared = PlainBlock(w_up=up, b_up=bias, w_down=down, activation="silu")
+    bumped = PlainBlock(
+        w_up=np.ones((503, 1)),
+        b_up=np.append(bias, [-4999, -5000, -5001]),
+        w_down=np.append(down, [[1, -2, 1]], axis=1),
+        activation="silu",
+    )
+    found = compare(shared, bumped, samples=64)
+    assert (found.proved, found.equal) == (True, False)
+    assert found.max_error > 0.1
+    assert found.where is not None
+    assert abs(found.where[0] - 5000) < 20
 
 
 def test_measurement_is_reproducible_and_read_only() -> None:

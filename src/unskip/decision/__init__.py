@@ -6,7 +6,8 @@
 - ``subset.py``: the cascade that decides the condition, by
   ``dual.py`` (certificates of "no subset", with outward error bounds),
   ``gram.py`` (the quadratic algebra), ``box.py`` (the best dual), ``exact.py`` and
-  ``modular.py`` (integers and residues), ``sumset.py`` (every subset of few groups)
+  ``modular.py`` (integers and residues), ``sumset.py`` (every subset of few groups),
+  ``lattice.py`` (a set among dependent terms)
 - ``width.py``, ``rank.py``: bounds of the width; ``minimal.py``: its value for small blocks
 - ``gated.py``: gated blocks with biases
 """

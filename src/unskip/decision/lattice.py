@@ -22,9 +22,11 @@ Three things make it cheap.
 - Reduction works by blocks: one QR factorisation, LLL (FLINT) of diagonal blocks, and again with
   blocks shifted by one half.
 
-Measured on one core: 0.1 s for 128 groups and 64 equations, 3 s for 256, 7 s for 320.  Memory is
-a few (n + 1)² matrices.  It cannot prove "no": that nothing is found means nothing.  What is
-found satisfies the condition modulo a prime, and the caller verifies it exactly.
+Measured on one core: 0.1 s for 128 groups and 64 equations, 3 s for 256, 16 s for 320; a search
+in vain takes about twice as long.  (Several BLAS threads on busy cores wait for one another and
+can make it five times as long.)  Memory is a few (n + 1)² matrices.  It cannot prove "no": that
+nothing is found means nothing.  What is found satisfies the condition modulo a prime, and the
+caller verifies it exactly.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from unskip.decision.merging import Merged
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-#: Seconds; the cost grows like the fourth power, and so do the bits that weights must have.
+#: Seconds to tens of seconds; the cost grows steeply, and so do the bits that weights must have.
 LARGEST = 320
 #: Up to this many groups to an equation, linear programming has a chance.
 THIN = 2.25

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unskip.certificates import Interval
-from unskip.decision import box, dual, modular, sumset
+from unskip.decision import box, dual, lattice, modular, sumset
 from unskip.decision.exact import satisfies
 from unskip.decision.gram import Gram
 from unskip.decision.merging import Merged
@@ -59,8 +59,8 @@ def search(merged: Merged, *, quick: bool, verify: Verify | None = None) -> Outc
     exactly whether a set of neurons absorbs, where that takes more than the condition.
 
     Cost: O(md) for the cheap certificates; O(n²d + n³/3) for the Gram system of n groups.  Only
-    where that leaves it open: the same again over Z/p, 2^{n/2} sums for n ≤ 40, or
-    box-constrained least squares.
+    where that leaves it open: box-constrained least squares, the same again over Z/p, 2^{n/2}
+    sums for n ≤ 40, and lattice reduction for dependent groups.
     """
     condition = merged.original
     verify = verify or partial(satisfies, condition)
@@ -173,6 +173,10 @@ def _arithmetic(
         neuron = int(merged.neurons.representatives[exact.group]) if exact.group >= 0 else -1
         data: dict[str, int | str | bool] = {"evidence": "modular", "neuron": neuron}
         yield Outcome(None, True, bounds, candidate, data, exact.matrix.astype(np.int32))
+    else:  # dependent: a set may exist among very many solutions
+        chosen = lattice.search(merged)
+        if chosen is not None and verify(merged.lift(chosen)):
+            yield _satisfied(merged.lift(chosen))
     if merged.n <= sumset.LARGEST:
         yield from _by_all_sums(merged, candidate, bounds, verify)
 
