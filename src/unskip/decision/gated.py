@@ -16,7 +16,7 @@ is linear, so rank ΠA ≤ d units more suffice where the gate can be a nonzero 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import inf, lcm
 
@@ -25,14 +25,56 @@ import numpy as np
 import numpy.typing as npt
 
 from unskip.activations import Independence
-from unskip.certificates import Interval
+from unskip.certificates import Answer, Interval, Rule, Scope
 from unskip.decision.exact import satisfies
+from unskip.decision.finding import EVIDENCE, Finding
 from unskip.decision.merging import Merged
 from unskip.decision.neurons import Neurons, coincident
 from unskip.decision.question import Question, SubsetCondition
+from unskip.decision.subset import search
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
+
+
+def by_gates(question: Question, *, quick: bool) -> Finding | None:
+    """The finding for a gated block; ``None`` where its gates cannot be flipped."""
+    condition = _condition(question)
+    if condition is None or question.lacks_biases:
+        return None
+    outcome = search(condition.merged, quick=quick, verify=condition.satisfied)
+    outcome = replace(outcome, achieved=condition.neurons(outcome.achieved))
+    m = question.block.m
+    bounds = condition.bounds(refuted=outcome.refuted)
+    obstacle = condition.merged.neurons.obstacle or question.norm_obstacle
+    subset: tuple[int, ...] | None = None
+    answer, rule = Answer.UNKNOWN, Rule.UNDECIDED
+    if outcome.subset is not None:
+        answer, rule = Answer.ABSORBABLE, Rule.GATED_CONDITION
+        subset = tuple(condition.neurons(outcome.subset).tolist())
+        bounds = Interval(bounds.lower, m)
+        reason = f"flipping {len(subset)} of {m} gates reproduces the skip exactly"
+    elif outcome.refuted and obstacle is None:
+        answer, rule = Answer.NOT_ABSORBABLE, Rule.GATED_CONDITION
+        evidence = EVIDENCE[str(outcome.data["evidence"])]
+        reason = f"no set of gates, flipped, adds up to the skip ({evidence}), and the gates are "
+        reason += "pairwise distinct, so nothing else could"
+    elif outcome.refuted:
+        reason = f"no set of flipped gates absorbs the skip (proved), but {obstacle}"
+    else:
+        reason = "neither a set of gates that absorbs the skip nor a certificate was found"
+        reason += "" if obstacle is None else f"; also, {obstacle}"
+    return Finding(
+        answer,
+        Scope.THIS_WIDTH,
+        rule,
+        reason,
+        bounds,
+        outcome.data,
+        outcome.defect,
+        subset,
+        outcome.arrays,
+    )
 
 
 @dataclass(frozen=True)
@@ -92,7 +134,7 @@ class GatedCondition:
         return Interval(block.m + refuted if theorem else 0, widest)
 
 
-def condition(question: Question) -> GatedCondition | None:
+def _condition(question: Question) -> GatedCondition | None:
     """The condition of a gated block, or ``None`` where its gate cannot be flipped."""
     block = question.block
     value = block.up_activation

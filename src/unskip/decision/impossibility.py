@@ -19,20 +19,9 @@ from unskip.activations import Facts, Growth
 from unskip.blocks import NormKind, ResidualBlock
 from unskip.certificates import Answer, Interval, Rule, Scope
 from unskip.decision.exact import assemble
+from unskip.decision.finding import Finding
 from unskip.decision.question import Question, SubsetCondition
 from unskip.decision.width import nonsingular
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a rule concluded."""
-
-    answer: Answer
-    scope: Scope
-    rule: Rule
-    reason: str
-    width: Interval
-    data: dict[str, int | str | bool]
 
 
 @dataclass(frozen=True)

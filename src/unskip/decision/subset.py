@@ -51,6 +51,12 @@ class Outcome:
     matrix: npt.NDArray[np.signedinteger[Any]] | None = None
     evidence: dual.Evidence | None = None
 
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[np.signedinteger[Any]]]:
+        """What a certificate stores of it."""
+        stored = {"achieved": self.achieved.astype(np.int32)}
+        return stored if self.matrix is None else {**stored, "dual": self.matrix}
+
 
 def search(merged: Merged, *, quick: bool, verify: Verify | None = None) -> Outcome:
     """Decide the condition, or bound the defect where it stays open.

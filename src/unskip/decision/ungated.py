@@ -1,0 +1,163 @@
+"""Ungated blocks: the subset condition over groups, and the minimal width theorem (§4–§7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+import numpy.typing as npt
+
+from unskip.certificates import Answer, Interval, Rule, Scope
+from unskip.decision import minimal, rank, width
+from unskip.decision.finding import EVIDENCE, Finding, undecided
+from unskip.decision.merging import Merged
+from unskip.decision.neurons import Neurons, group
+from unskip.decision.question import Question, SubsetCondition
+from unskip.decision.subset import Outcome, search
+
+
+def by_subsets(question: Question, *, quick: bool) -> Finding | None:
+    """The finding for a parity-linear block; ``None`` where σ is not parity-linear."""
+    kappa = question.block.activation.parity_constants(question.block.m)
+    if kappa is None or not any(kappa):
+        return None
+    neurons = group(question)
+    if question.lacks_biases:
+        return _without_hidden_biases(question, neurons)
+    condition = SubsetCondition.of(question, kappa)
+    merged = Merged(condition, neurons)
+    outcome = search(merged, quick=quick)
+    rows, columns = width.independent_rows(condition.up, neurons.representatives)
+    known = _width_bounds(question, merged, outcome, rows.size, quick=quick)
+    arrays = dict(outcome.arrays)
+    if known.twins is not None and known.flipped is not None:
+        arrays |= {"twins": known.twins.astype(np.int32), "flipped": known.flipped.astype(np.int32)}
+    if known.by_basis and rows.size:
+        arrays |= {"basis_rows": rows, "basis_columns": columns}
+    answer, rule, reason = _conclude(question, neurons, outcome, known)
+    return Finding(
+        answer,
+        Scope.THIS_WIDTH,
+        rule,
+        reason,
+        known.width,
+        known.data,
+        outcome.defect,
+        None if outcome.subset is None else tuple(outcome.subset.tolist()),
+        arrays,
+    )
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Bounds of the minimal width, and what they rest on."""
+
+    width: Interval
+    data: dict[str, int | str | bool]
+    flipped: npt.NDArray[np.int64] | None = None
+    twins: npt.NDArray[np.int64] | None = None
+    by_basis: bool = False
+
+
+def _width_bounds(
+    question: Question, merged: Merged, outcome: Outcome, basis: int, *, quick: bool
+) -> _Known:
+    """|H| when a set of groups satisfies; else from the basis, or exactly for small blocks."""
+    n = merged.n
+    theorem = merged.neurons.obstacle is None and question.norm_obstacle is None
+    data = {**outcome.data}
+    if len(set(merged.original.kappa)) > 1:
+        # slopes that are kept, one a neuron, leave none for a twin
+        return _Known(Interval(0, question.block.m if outcome.subset is not None else inf), data)
+    if outcome.subset is not None and theorem and merged.consistent(outcome.subset):
+        most = min(n + merged.neurons.constants, question.block.m)
+        return _Known(Interval(n if theorem else 0, most), data)
+    homogenised = merged.original.a.shape[1] > question.block.d
+    may_be_constant = homogenised and question.assumptions.hidden_bias
+    if homogenised and not question.assumptions.hidden_bias:
+        bounds = Interval(n + outcome.refuted if theorem else 0, inf)
+        return _Known(bounds, data)
+    most = width.extra(merged.original, basis)
+    if theorem and not quick:
+        # all costs if that is little work, else those that decide the answer at this width
+        spare = question.block.m - n
+        for below in (most, min(most, spare + 1)):
+            if merged.n > 20 or (
+                minimal.work(merged, below, constant=may_be_constant) > minimal.LARGEST
+            ):
+                continue
+            exact = minimal.search(merged, below, constant=may_be_constant)
+            if exact is None:
+                break
+            nothing_cheaper = exact.extra == below
+            data |= {"exhaustive": True, "constant": exact.constant}
+            return _Known(
+                Interval(n + exact.extra, n + (most if nothing_cheaper else exact.extra)),
+                data,
+                merged.lift(exact.chosen),
+                merged.neurons.representatives[list(exact.twins)],
+                by_basis=nothing_cheaper,
+            )
+    lower = n + outcome.refuted if theorem else 0
+    spare = question.block.m - n
+    if theorem and spare and outcome.evidence is not None and not quick:
+        left = rank.least(merged, outcome.evidence)
+        if left > 1:
+            data |= {"rank": left}
+            lower = n + left
+    upper = n + most + merged.neurons.constants
+    if outcome.subset is not None:
+        upper = min(upper, question.block.m)
+    return _Known(Interval(lower, upper), data, by_basis=True)
+
+
+def _conclude(
+    question: Question, neurons: Neurons, outcome: Outcome, known: _Known
+) -> tuple[Answer, Rule, str]:
+    """From what is known of subsets and widths to what is known of absorption."""
+    m, n = question.block.m, neurons.count
+    lower, upper = known.width
+    shape = "" if neurons.distinct else f"its {m} neurons amount to {n}; "
+    if outcome.subset is not None:
+        reason = f"flipping {outcome.subset.size} of {m} neurons reproduces the skip exactly"
+        return Answer.ABSORBABLE, Rule.SUBSET_CONDITION, shape + reason
+    if upper <= m:
+        reason = f"{n} neurons and {int(upper) - n} twins of them compute the block without skip"
+        return Answer.ABSORBABLE, Rule.MINIMAL_WIDTH, shape + reason
+    if lower > m and not (outcome.refuted and n == m):
+        reason = f"no residual-free block of fewer than {int(lower)} neurons equals it"
+        return Answer.NOT_ABSORBABLE, Rule.MINIMAL_WIDTH, shape + reason
+    if lower > m:
+        evidence = EVIDENCE[str(outcome.data["evidence"])]
+        reason = f"no set of neurons, flipped, adds up to the skip ({evidence}), and the neurons "
+        reason += "are pairwise distinct, so nothing else could"
+        return Answer.NOT_ABSORBABLE, Rule.SUBSET_CONDITION, shape + reason
+    obstacle = neurons.obstacle or question.norm_obstacle
+    if outcome.refuted:
+        reason = "no set of flips absorbs the skip (proved), but "
+        reason += obstacle or f"{m - n} neurons are to spare, and other constructions may use them"
+    else:
+        reason = "the rank-one terms are linearly dependent, and no certificate was found"
+        reason += "" if obstacle is None else f"; also, {obstacle}"
+    return Answer.UNKNOWN, Rule.UNDECIDED, shape + reason
+
+
+def _without_hidden_biases(question: Question, neurons: Neurons) -> Finding:
+    """The block has hidden biases and its replacement may not: visible neurons must stay."""
+    obstacle = neurons.obstacle or question.norm_obstacle
+    assert question.block.b_up is not None
+    biased = np.flatnonzero(question.block.b_up[neurons.representatives])
+    if obstacle is not None or not biased.size:
+        obstacle = obstacle or "those that have one cancel"
+        return undecided(f"a replacement without hidden biases is asked for, and {obstacle}")
+    neuron = int(neurons.representatives[biased[0]])
+    never = Interval(inf, inf)
+    return Finding(
+        Answer.NOT_ABSORBABLE,
+        Scope.ANY_WIDTH,
+        Rule.HIDDEN_BIAS,
+        f"neuron {neuron} has a hidden bias, and no sum of neurons without one replaces it",
+        never,
+        {"neuron": neuron},
+    )
