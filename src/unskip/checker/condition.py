@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import flint
@@ -112,7 +113,7 @@ class Groups:
         self.down = condition.down
         self.centred = condition.centred
         self.sign = np.ones(block.m, dtype=np.int64)
-        living = [j for j in range(block.m) if up[j].any()]
+        living: list[int] = np.flatnonzero(up.any(axis=1)).tolist()
         self.sets = [[j] for j in living]
         if self.kind is not Independence.UNKNOWN:
             self.sets = self._coincident(self.rows, living, self.kind is Independence.HYPERPLANE)
@@ -142,17 +143,25 @@ class Groups:
 
     def total(self, values: Array) -> Array:
         """Σ sign_j values_j over each visible group."""
-        return np.array([(self.sign[m] * values[m]).sum() for m in self.visible])
+        return self.whole(self.sign * values)
 
     def whole(self, values: Array) -> Array:
         """Σ values_j over each visible group."""
-        return np.array([values[m].sum() for m in self.visible])
+        members, group = self._labels
+        return np.bincount(group, values[members], self.n).astype(np.float64)
+
+    @cached_property
+    def _labels(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The members of visible groups in a row, and the group of each."""
+        members = np.array([j for group in self.visible for j in group], dtype=np.int64)
+        return members, np.repeat(np.arange(self.n), [len(group) for group in self.visible])
 
     def flips(self, subset: npt.NDArray[Any]) -> bool:
         """Whether a set of neurons orients each group as a whole."""
         inside = self.sign < 0
         inside[subset] = ~inside[subset]
-        return all(len(set(inside[m].tolist())) == 1 for m in self.sets)
+        several = (members for members in self.sets if len(members) > 1)
+        return all(len(set(inside[members].tolist())) == 1 for members in several)
 
     def _coincident(
         self, rows: Array, living: list[int], parallel: bool, *, record: bool = True
@@ -162,21 +171,31 @@ class Groups:
         Each row is brought to a normal form, divided by the entry of largest magnitude or by
         its sign; equal forms after a rounded division are compared as fractions.
         """
+        leads = np.abs(rows).argmax(axis=1)
+        entries = np.take_along_axis(rows, leads[:, None], axis=1)
+        normal = (
+            rows[living] / entries[living] if parallel else rows[living] * np.sign(entries[living])
+        )
+        normal = np.ascontiguousarray(normal + 0.0)  # −0 and 0 are equal
         forms: dict[bytes, list[list[int]]] = {}
-        for j in living:
-            row = rows[j]
-            lead = int(np.abs(row).argmax())
-            form = ((row / row[lead] if parallel else row * np.sign(row[lead])) + 0.0).tobytes()
-            for members in forms.setdefault(form, []):
+        for j, form in zip(living, normal, strict=True):
+            lead = int(leads[j])
+            for members in forms.setdefault(form.tobytes(), []):
                 first = rows[members[0]]
-                if not parallel or proportional(first, row, lead):
+                if not parallel or proportional(first, rows[j], lead):
                     members.append(j)
-                    if record and np.sign(first[lead]) != np.sign(row[lead]):
+                    if record and np.sign(first[lead]) != np.sign(rows[j, lead]):
                         self.sign[j] = -1
                     break
             else:
-                forms[form].append([j])
+                forms[form.tobytes()].append([j])
         return sorted(members for alike in forms.values() for members in alike)
+
+    @cached_property
+    def _seen(self) -> npt.NDArray[np.bool_]:
+        """Which output columns are not zero (centred: not constant)."""
+        seen: npt.NDArray[np.bool_] = (self.down != (self.down[:1] if self.centred else 0.0)).any(0)
+        return seen
 
     @staticmethod
     def _same_neuron(a: Array, b: Array) -> bool:
@@ -185,8 +204,7 @@ class Groups:
     def _is_visible(self, members: list[int]) -> bool:
         """Whether the output columns of a group, scaled to one row, do not cancel."""
         if len(members) == 1:
-            column = self.down[:, members[0]]
-            return bool((column != (column[0] if self.centred else 0.0)).any())
+            return bool(self._seen[members[0]])
         lead = int(np.abs(self.rows[members[0]]).argmax())
         scales = [abs(Fraction(self.rows[j, lead])) for j in members]
         entries = [
