@@ -160,7 +160,9 @@ def _by_parity(question: Question, kappa: Fraction, offset: tuple[Fraction, ...]
     terms = SubsetCondition(
         a, np.hstack([down, down]), np.vstack([up, gate]), constants, question.centred
     )
-    rows = up * b_gate[:, None] + gate * np.array([float(e) for e in offset])[:, None]
+    with np.errstate(over="ignore", invalid="ignore"):  # only for searching
+        rows = up * b_gate[:, None] + gate * np.array([float(e) for e in offset])[:, None]
+    rows = np.nan_to_num(rows)
     rounded = SubsetCondition(a, down, rows, (kappa,) * m, question.centred)
     pairs = tuple(np.array([j, m + j]) for j in range(m))
     forwards = np.ones(2 * m, np.int64)

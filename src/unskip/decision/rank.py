@@ -37,7 +37,10 @@ def least(merged: Merged, evidence: Evidence) -> int:
     down = condition.down * kappa
     middle = condition.project(condition.a + (down * half) @ condition.up)
     moved, rows = condition.project(down[:, members]), condition.up[members]
-    sizes = np.linalg.norm(rows, axis=1) / np.linalg.norm(moved, axis=0)
+    widths, heights = np.linalg.norm(rows, axis=1), np.linalg.norm(moved, axis=0)
+    if not (widths.all() and heights.all()):
+        return 0  # norms underflow
+    sizes = widths / heights
     balance = np.exp2(np.round(np.log2(sizes) / 2))  # powers of two: exact
     spread = norm_upper(moved * balance) * norm_upper((rows / balance[:, None]).T)
     rounding = (condition.m + len(y) + 8) * CAUTION * UNIT

@@ -72,8 +72,9 @@ def search(merged: Merged, *, quick: bool, verify: Verify | None = None) -> Outc
     verify = verify or partial(satisfies, condition)
     if condition.trivial:
         as_a_whole = merged.lift(np.zeros(merged.n, dtype=bool))
-        nothing = np.zeros(0, dtype=np.int64)
-        return _satisfied(as_a_whole if verify(as_a_whole) else nothing)
+        for chosen in (as_a_whole, np.zeros(0, dtype=np.int64)):
+            if verify(chosen):
+                return _satisfied(chosen)
     if merged.n == 0:
         return _nothing_to_choose(merged)
     sizes = dual.Magnitudes(condition)
