@@ -13,16 +13,56 @@ import pytest
 from unskip import ResidualBlock, check, decide
 from unskip.activations import prelu
 
-PLAIN = (
-    "relu gelu silu gelu_tanh leaky_relu(0.1) leaky_relu(-2) leaky_relu(1e300) leaky_relu(1) abs "
-    "hard_swish softplus squareplus log_sigmoid identity identity(0.5) mish elu tanh relu_squared "
-    "square gaussian cube quick_gelu prelu"
-).split()
-GATED = "swiglu geglu reglu glu bilinear clamped_swiglu shifted_swiglu tanh".split()
-NORMS = (
-    "none none none pre-layernorm post-layernorm post-layernorm post-rmsnorm sandwich-rmsnorm"
-).split()
-KINDS = "integer integer integer normal half repeated half-precision single big tiny mixed".split()
+PLAIN = [
+    "relu",
+    "gelu",
+    "silu",
+    "gelu_tanh",
+    "leaky_relu(0.1)",
+    "leaky_relu(-2)",
+    "leaky_relu(1e300)",
+    "leaky_relu(1)",
+    "abs",
+    "hard_swish",
+    "softplus",
+    "squareplus",
+    "log_sigmoid",
+    "identity",
+    "identity(0.5)",
+    "mish",
+    "elu",
+    "tanh",
+    "relu_squared",
+    "square",
+    "gaussian",
+    "cube",
+    "quick_gelu",
+    "prelu",
+]
+GATED = ["swiglu", "geglu", "reglu", "glu", "bilinear", "clamped_swiglu", "shifted_swiglu", "tanh"]
+NORMS = [
+    "none",
+    "none",
+    "none",
+    "pre-layernorm",
+    "post-layernorm",
+    "post-layernorm",
+    "post-rmsnorm",
+    "sandwich-rmsnorm",
+]
+KINDS = [
+    "integer",
+    "integer",
+    "integer",
+    "normal",
+    "half",
+    "repeated",
+    "half-precision",
+    "single",
+    "big",
+    "tiny",
+    "mixed",
+]
 
 
 def array(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

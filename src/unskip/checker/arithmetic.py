@@ -80,8 +80,8 @@ def spectral_norm(matrix: Array) -> float:
     return math.sqrt(t) * (1 + SUM)
 
 
-def ranks_exceed(matrices: npt.NDArray[np.int64], rank: int) -> bool:
-    """Whether every matrix of a batch has rank > ``rank`` modulo the prime.
+def ranks(matrices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The ranks of a batch of matrices modulo the prime; the true ones are no smaller.
 
     Elimination without division, in lockstep: row_i ← pivot·row_i − entry·pivot_row.
     """
@@ -102,4 +102,4 @@ def ranks_exceed(matrices: npt.NDArray[np.int64], rank: int) -> bool:
         reduced = work * top[:, None, column, None] - work[:, :, column, None] * top[:, None, :]
         work = np.where(below[:, :, None], reduced % MODULUS, work)
         done += found
-    return bool((done > rank).all())
+    return done

@@ -17,7 +17,7 @@ from unskip.checker.arithmetic import (
     Array,
     integers,
     proved_nonsingular,
-    ranks_exceed,
+    ranks,
     residues,
     spectral_norm,
 )
@@ -70,6 +70,10 @@ def least_rank(condition: Condition, groups: Groups, shown: Shown) -> int:
     size = spectral_norm(centre) + spread / 2 + (len(share) + len(centre) + 8) * EPS * mass
     bound = shown.value / (spectral_norm(shown.y) * size) * (1 - SUM)
     return math.ceil(bound) if math.isfinite(bound) else 0
+
+
+#: Orientations whose rank is low modulo the prime, and is then taken over the integers.
+ACCIDENTS = 64
 
 
 class Exhaustive:
@@ -136,7 +140,21 @@ class Exhaustive:
         q = matrices.shape[2]
         bought = np.array(residues(rows), dtype=np.int64).reshape(size, q)
         stacked = np.broadcast_to(bought, (len(matrices), size, q))
-        return bool(ranks_exceed(np.concatenate([stacked, matrices], axis=1), size + rank))
+        found = ranks(np.concatenate([stacked, matrices], axis=1))
+        suspects = np.flatnonzero(found <= size + rank)  # accidents modulo the prime are rare
+        return suspects.size <= ACCIDENTS and all(
+            self._exact_rank(code, rows) > size + rank for code in suspects.tolist()
+        )
+
+    def _exact_rank(self, code: int, rows: Array) -> int:
+        """rank of [rows of T, e; M] over the integers, for the orientation of that number."""
+        inside = self.groups.sign < 0
+        for position, members in enumerate(self.groups.visible):
+            if code >> position & 1:
+                inside[members] = ~inside[members]
+        total = remainder(self.condition, np.flatnonzero(inside))
+        bought = integers(rows)[0] if len(rows) else []
+        return int(flint.fmpz_mat(total + bought).rank())
 
     def _rows(self, twins: list[int], e: bool) -> Array:
         rows = self.condition.up[twins]

@@ -83,7 +83,11 @@ class Merged:
             return self.paired
         if self.neurons.distinct:
             return c
-        turned = self.turned
+        with np.errstate(all="ignore"):
+            return self._rounded()
+
+    def _rounded(self) -> SubsetCondition:
+        c, turned = self.original, self.turned
         a = c.a + (c.down[:, turned] * c.kappa_float[turned]) @ c.up[turned]
         first = self.neurons.representatives
         down = c.down[:, first]
@@ -92,4 +96,6 @@ class Merged:
                 lead = int(np.argmax(np.abs(c.up[members[0]])))
                 factors = np.abs(c.up[members, lead] / c.up[members[0], lead])
                 down[:, h] = c.down[:, members] @ factors
-        return SubsetCondition(a, down, c.up[first], tuple(c.kappa[j] for j in first), c.centred)
+        kappa = tuple(c.kappa[j] for j in first)
+        finite = (np.nan_to_num(a), np.nan_to_num(down), c.up[first])
+        return SubsetCondition(*finite, kappa, c.centred)

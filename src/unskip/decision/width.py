@@ -31,7 +31,7 @@ def independent_rows(up: Array, groups: npt.NDArray[np.int64]) -> tuple[Indices,
     As large as possible when the leading rows already span; otherwise pivoted QR chooses.
     Empty where nothing is proved.  O(d³), or O(md²) with pivoting.
     """
-    if not (groups.size and float(np.abs(up).max()) < 2.0**100):
+    if not groups.size:
         return _none()
     size = min(groups.size, up.shape[1])
     columns = np.arange(size, dtype=np.int32)
@@ -56,6 +56,8 @@ def _none() -> tuple[Indices, Indices]:
 def nonsingular(matrix: Array) -> bool:
     """Proved: some X has ‖I − X·matrix‖_∞ < 1, rounding included."""
     n = matrix.shape[0]
+    if not float(np.abs(matrix).max()) < 2.0**99:
+        return False  # products might overflow
     try:
         inverse = np.linalg.inv(matrix)
     except np.linalg.LinAlgError:
