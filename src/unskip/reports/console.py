@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from unskip.audit import Audit
+from unskip.audit import Audit, BlockReport
 from unskip.certificates import Answer, Interval
 from unskip.verdict import Verdict
 
@@ -23,27 +23,30 @@ def one_line(text: str) -> str:
 
 
 def print_audit(audit: Audit, console: Console) -> None:
-    """One row a block, then what the rows rest on, then the count."""
+    """One row a block with the reason in words, what the rows rest on, then the count.
+
+    A terminal is narrow: there, what all rows share stands above the table, and reasons are
+    numbered and stand below it.
+    """
+    rows = [_row(report) for report in audit]
+    reasons = list(dict.fromkeys(row["why"] for row in rows))
+    if console.is_terminal:
+        rows = [row | {"why": f"({reasons.index(row['why']) + 1})"} for row in rows]
+        shared = {k: rows[0][k] for k in _SHARED if len({row[k] for row in rows}) == 1}
+        if shared:
+            console.print(escape(", ".join(shared.values())), style="bold")
+        rows = [{k: v for k, v in row.items() if k not in shared} for row in rows]
     table = Table(box=box.SIMPLE if console.is_terminal else None, pad_edge=False)
-    for heading in ("block", "d × m", "activation", "norm", "answer", "defect", "width"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("why")
-    table.add_column("s", justify="right", no_wrap=True)
-    for report in audit:
-        verdict, statement = report.verdict, report.verdict.certificate
-        shared = f" (×{report.places})" if report.places > 1 else ""
-        table.add_row(
-            escape(one_line(report.name) + shared),
-            f"{statement.d} × {statement.m}",
-            escape(("gated " if statement.gated else "") + statement.activation),
-            statement.norm,
-            f"[{_COLOUR[verdict.answer]}]{_answer(verdict)}[/]",
-            _defect(verdict.defect),
-            _width(verdict.width),
-            escape(f"{verdict.reason} [{verdict.reference}]"),
-            f"{report.seconds:.2f}",
-        )
+    for heading in rows[0]:
+        table.add_column(heading, no_wrap=heading != "block" or not console.is_terminal)
+    for row, report in zip(rows, audit, strict=True):
+        colour = _COLOUR[report.verdict.answer]
+        cells = {k: escape(v) for k, v in row.items()}
+        table.add_row(*(cells | {"answer": f"[{colour}]{cells['answer']}[/]"}).values())
     console.print(table)
+    if console.is_terminal:
+        for number, reason in enumerate(reasons, 1):
+            console.print(escape(f"({number}) {reason}"))
     for assumptions in dict.fromkeys(str(report.verdict.assumptions) for report in audit):
         console.print(escape(f"Assuming that {assumptions}."))
     count = audit.summary
@@ -51,6 +54,26 @@ def print_audit(audit: Audit, console: Console) -> None:
         f"{count['blocks']} blocks: {count['absorbable']} absorbable, "
         f"{count['not_absorbable']} not absorbable, {count['unknown']} unknown."
     )
+
+
+#: Columns that often say the same in every row.
+_SHARED = ("d × m", "activation", "norm")
+
+
+def _row(report: BlockReport) -> dict[str, str]:
+    verdict, statement = report.verdict, report.verdict.certificate
+    places = f" (×{report.places})" if report.places > 1 else ""
+    return {
+        "block": one_line(report.name) + places,
+        "d × m": f"{statement.d} × {statement.m}",
+        "activation": ("gated " if statement.gated else "") + statement.activation,
+        "norm": statement.norm,
+        "answer": _answer(verdict),
+        "defect": _defect(verdict.defect),
+        "width": _width(verdict.width),
+        "why": f"{verdict.reason} [{verdict.reference}]",
+        "s": f"{report.seconds:.2f}",
+    }
 
 
 def _answer(verdict: Verdict) -> str:
