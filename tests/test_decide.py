@@ -324,6 +324,22 @@ def test_a_change_of_basis_changes_nothing(seed: int) -> None:
     assert list(verdict.subset or ()) == subset
 
 
+def test_an_absorbable_block_needs_no_more_than_its_width() -> None:
+    block = ResidualBlock(
+        w_up=np.eye(3), w_down=-np.eye(3), activation="relu", b_down=np.ones(3),
+        norm="post-layernorm", norm_eps=0.0,
+    )  # fmt: skip
+    verdict = decide(block, output_bias=False)
+    check(verdict.certificate, block)
+    assert (verdict.answer, verdict.width.upper) == ("absorbable", 3)
+
+
+def test_only_residual_blocks_are_asked_about() -> None:
+    plain = unskip.PlainBlock(w_up=[[1.0]], w_down=[[1.0]], activation="relu")
+    with pytest.raises(unskip.UnskipError, match="ResidualBlock"):
+        decide(plain)
+
+
 def test_quick_agrees_and_is_looser() -> None:
     for seed in range(20):
         block = random_block(seed, "gelu", d=8, m=32)

@@ -107,9 +107,11 @@ def read_block(source: BlockSource, *, inner: bool) -> ResidualBlock:
 
 def find_block(model: Model, certificate: Certificate) -> ResidualBlock | None:
     """The block of the model that a certificate is labelled with, if there is one."""
-    inner = certificate.block.endswith(INNER)
-    name = certificate.block.removesuffix(INNER)
-    block = next((s.load() for s in model.blocks if s.name == name), None)
-    if block is None or not inner:
-        return block
+    by_name = {source.name: source for source in model.blocks}
+    name = certificate.block
+    if name in by_name:
+        return by_name[name].load()
+    if not name.endswith(INNER) or name.removesuffix(INNER) not in by_name:
+        return None
+    block = by_name[name.removesuffix(INNER)].load()
     return block.inner() if block.norm.placement == "pre" else None

@@ -22,6 +22,7 @@ from unskip.decision.gated import by_gates
 from unskip.decision.impossibility import affine, unconditional
 from unskip.decision.question import Question
 from unskip.decision.ungated import by_subsets
+from unskip.errors import BlockError
 from unskip.verdict import Verdict
 
 __all__ = ["decide"]
@@ -50,6 +51,8 @@ def decide(
         >>> verdict.answer, verdict.subset
         (<Answer.ABSORBABLE: 'absorbable'>, (0, 1))
     """
+    if not isinstance(block, ResidualBlock):
+        raise BlockError(f"decide() asks about a ResidualBlock, not a {type(block).__name__}")
     question = Question.of(block, hidden_bias=hidden_bias, output_bias=output_bias, label=label)
     return _verdict(question, _find(question, quick=quick))
 

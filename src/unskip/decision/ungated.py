@@ -72,12 +72,12 @@ def _width_bounds(
         return _Known(Interval(0, question.block.m if outcome.subset is not None else inf), data)
     if outcome.subset is not None and theorem and merged.consistent(outcome.subset):
         most = min(n + merged.neurons.constants, question.block.m)
-        return _Known(Interval(n if theorem else 0, most), data)
+        return _Known(Interval(n, most), data)
     homogenised = merged.original.a.shape[1] > question.block.d
     may_be_constant = homogenised and question.assumptions.hidden_bias
     if homogenised and not question.assumptions.hidden_bias:
-        bounds = Interval(n + outcome.refuted if theorem else 0, inf)
-        return _Known(bounds, data)
+        widest = inf if outcome.subset is None else question.block.m
+        return _Known(Interval(n + outcome.refuted if theorem else 0, widest), data)
     most = width.extra(merged.original, basis)
     if theorem and not quick:
         # all costs if that is little work, else those that decide the answer at this width
