@@ -105,13 +105,11 @@ def read_block(source: BlockSource, *, inner: bool) -> ResidualBlock:
     return block.inner()
 
 
-def find_block(model: Model, certificate: Certificate) -> ResidualBlock | None:
-    """The block of the model that a certificate is labelled with, if there is one."""
+def find_source(model: Model, certificate: Certificate) -> tuple[BlockSource, bool] | None:
+    """The block that a certificate is labelled with, and whether it is about its inner map."""
     by_name = {source.name: source for source in model.blocks}
     name = certificate.block
     if name in by_name:
-        return by_name[name].load()
-    if not name.endswith(INNER) or name.removesuffix(INNER) not in by_name:
-        return None
-    block = by_name[name.removesuffix(INNER)].load()
-    return block.inner() if block.norm.placement == "pre" else None
+        return by_name[name], False
+    outer = by_name.get(name.removesuffix(INNER)) if name.endswith(INNER) else None
+    return None if outer is None else (outer, True)

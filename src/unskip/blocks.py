@@ -51,6 +51,11 @@ class NormKind(StrEnum):
         return self.value.partition("-")[0]
 
     @property
+    def in_front(self) -> bool:
+        """Whether the MLP reads a normed input: pre and sandwich."""
+        return self.placement in ("pre", "sandwich")
+
+    @property
     def centres(self) -> bool:
         """Whether the norm subtracts the mean (LayerNorm does, RMSNorm does not)."""
         return self.value.endswith("layernorm")
@@ -211,6 +216,13 @@ class _Block:
         """The biases present inside the nonlinearity: ``b_up`` and ``b_gate``."""
         return tuple(b for b in (self.b_up, self.b_gate) if b is not None)
 
+    def bias(self, name: str) -> Array:
+        """``b_up``, ``b_gate`` or ``b_down`` in float64; zeros where it is absent."""
+        values: Weights | None = getattr(self, name)
+        if values is None:
+            return np.zeros(self.d if name == "b_down" else self.m)
+        return values.astype(np.float64)
+
     @property
     def activation_name(self) -> str:
         """σ, or ``gate × value`` when the value half is not the identity."""
@@ -360,11 +372,21 @@ class ResidualBlock(_Block):
             return self.skip.astype(np.float64)
         return np.diag(np.broadcast_to(self.skip.astype(np.float64), (self.d,)))
 
+    def skip_entry(self, row: int, column: int) -> float:
+        """A[row, column], without the matrix where A is diagonal."""
+        if self.skip is not None and self.skip.ndim == 2:
+            return float(self.skip[row, column])
+        if row != column:
+            return 0.0
+        if self.skip is None:
+            return 1.0
+        return float(self.skip if self.skip.ndim == 0 else self.skip[row])
+
     def __call__(self, inputs: npt.ArrayLike) -> Array:
         """Evaluate in float64 on ``inputs`` of shape (n, d)."""
         x = _rows(inputs, self.d)
         placement = self.norm.placement
-        inside = self._normalise(x) if placement in ("pre", "sandwich") else x
+        inside = self._normalise(x) if self.norm.in_front else x
         y = self.branch(inside)
         if placement == "sandwich":
             y = self._normalise(y, outer=True)

@@ -47,7 +47,7 @@ class CanonicalForm:
 
     Two forms are equal when they are so term by term; equal forms are the same function.
     Where both are ``unique`` and have the same ``activation``, different kinks or a different
-    linear part are a different function (§6, §11).  An affine form, without kinks, is
+    linear part are a different function (§6).  An affine form, without kinks, is
     comparable with every other one.
     """
 

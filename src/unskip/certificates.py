@@ -2,7 +2,7 @@
 
 A certificate is a *statement* (answer, scope, rule, the assumptions of the question, the
 bounds) and the *data* that convinces a sceptic of it: a few integers, at most one integer
-matrix and two sets of neurons.  It holds no weights; it is checked against the model's own.
+matrix and some sets of neurons.  It holds no weights; it is checked against the model's own.
 
 On disk a certificate is ``NAME.json`` with, where it has arrays, ``NAME.safetensors``
 beside it.  The JSON has exactly the keys of :data:`SCHEMA`: an unknown or missing key is an
@@ -126,8 +126,8 @@ class Certificate:
     """A statement about one block, and the data that proves it.
 
     ``data`` holds the small facts of the rule (see ``docs/certificates.md``); ``arrays`` the
-    matrix ``dual`` (an integer type) and the neuron sets ``subset``, ``achieved`` and
-    ``basis_rows``, ``basis_columns`` (int32).  ``block`` is only a label.
+    matrix ``dual`` (an integer type) and the index sets ``achieved``, ``twins``, ``flipped``,
+    ``basis_rows`` and ``basis_columns`` (int32).  ``block`` is only a label.
     """
 
     block: str

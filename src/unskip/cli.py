@@ -21,12 +21,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from unskip import __version__
-from unskip.audit import Audit, BlockReport, audit, find_block
+from unskip.audit import Audit, BlockReport, audit, find_source
 from unskip.certificates import Certificate
 from unskip.checker import check
 from unskip.errors import InvalidCertificate, UnskipError
 from unskip.files import refuse_existing, write_whole
-from unskip.frontends import Model, open_model
+from unskip.frontends import BlockSource, Model, open_model
 from unskip.reports.console import one_line, print_audit
 from unskip.reports.document import audit_document
 
@@ -112,9 +112,8 @@ def check_command(
     failures = 0
     for path in paths:
         try:
-            certificate = Certificate.load(path)
-            sentence = _check(certificate, opened)
-            covered.add(certificate.block.removesuffix("/inner"))
+            source, sentence = _check(Certificate.load(path), opened)
+            covered.add(source.name)
             typer.echo(f"ok      {one_line(sentence)}")
         except InvalidCertificate as error:
             failures += 1
@@ -126,11 +125,16 @@ def check_command(
         raise typer.Exit(1)
 
 
-def _check(certificate: Certificate, model: Model) -> str:
-    block = find_block(model, certificate)
-    if block is None:
+def _check(certificate: Certificate, model: Model) -> tuple[BlockSource, str]:
+    """The block that a certificate is about, and what it proves."""
+    found = find_source(model, certificate)
+    if found is None:
         raise InvalidCertificate(f"the model has no block {certificate.block!r}")
-    return str(check(certificate, block))
+    source, inner = found
+    block = source.load()
+    if inner and block.norm.placement != "pre":
+        raise InvalidCertificate(f"the model has no block {certificate.block!r}")
+    return source, str(check(certificate, block.inner() if inner else block))
 
 
 @app.command("demo")
@@ -143,7 +147,8 @@ def demo_command(quiet: Quiet = False) -> None:
             print_audit(result, _stdout())
             opened = open_model(path)
             for file in sorted(Path(directory).glob("*.json")):
-                typer.echo(f"checked: {one_line(_check(Certificate.load(file), opened))}")
+                _, sentence = _check(Certificate.load(file), opened)
+                typer.echo(f"checked: {one_line(sentence)}")
 
 
 def _save_certificates(reports: Iterable[BlockReport], directory: Path | None) -> dict[str, str]:

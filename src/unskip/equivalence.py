@@ -1,7 +1,7 @@
 """Are two blocks the same function?  Proved where a theorem reaches, measured elsewhere.
 
 Equality is only ever said with a proof: the blocks have the same neurons, or their canonical
-forms coincide (theory §6, §11).  A difference is proved where the forms are unique.  All else
+forms coincide (theory §6).  A difference is proved where the forms are unique.  All else
 is a search for an input at which the blocks differ, and its outcome says that it is one.
 """
 
@@ -129,7 +129,7 @@ def _prove(a: Block, b: Block) -> Finding:
     if _same_neurons(a, b):
         return Finding(True, "they have the same neurons")
     placement = _norm(a).placement
-    before = placement in ("pre", "sandwich")
+    before = _norm(a).in_front
     if before and not _same_skip(a, b):
         return Finding(None, "their skips differ, and a norm comes first")
     try:

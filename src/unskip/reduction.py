@@ -60,7 +60,7 @@ class Reduction:
     def affine_input(self, scale: npt.ArrayLike, shift: npt.ArrayLike) -> Self:
         """F(scale ∘ x + shift): composes with the skip too."""
         block = self.block
-        if block.norm.placement in ("pre", "sandwich"):
+        if block.norm.in_front:
             raise BlockError("an affine map in front of a pre-norm block does not fold into it")
         s, t = _channels("scale", scale, block.d), _channels("shift", shift, block.d)
         changes, exact = self._folded_input(scale, shift)

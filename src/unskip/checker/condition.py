@@ -29,8 +29,7 @@ class Condition:
         self.up = block.w_up.astype(np.float64)
         self.down = block.w_down.astype(np.float64)
         if not c.assumptions.output_bias:
-            b = np.zeros(block.m) if block.b_up is None else block.b_up.astype(np.float64)
-            offset = np.zeros(block.d) if block.b_down is None else block.b_down.astype(np.float64)
+            b, offset = block.bias("b_up"), block.bias("b_down")
             if b.any() or offset.any():
                 self.up = np.hstack([self.up, b[:, None]])
                 self.a = np.hstack([self.a, offset[:, None]])
@@ -67,7 +66,7 @@ class Condition:
 def parity(block: ResidualBlock) -> tuple[Fraction, ...]:
     """κ_j of an ungated block to which the subset condition applies; refuses others."""
     kappa = None if block.gated else block.activation.parity_constants(block.m)
-    if kappa is None or not any(kappa) or block.norm.placement in ("pre", "sandwich"):
+    if kappa is None or not any(kappa) or block.norm.in_front:
         refuse("the subset condition does not apply to this block")
     return kappa
 
@@ -108,7 +107,7 @@ class Groups:
     def __init__(self, c: Certificate, block: ResidualBlock, condition: Condition) -> None:
         self.kind = block.activation.facts.independence
         up = block.w_up.astype(np.float64)
-        bias = np.zeros(block.m) if block.b_up is None else block.b_up.astype(np.float64)
+        bias = block.bias("b_up")
         self.rows = np.hstack([up, bias[:, None]])
         self.down = condition.down
         self.centred = condition.centred
@@ -147,11 +146,11 @@ class Groups:
 
     def whole(self, values: Array) -> Array:
         """Σ values_j over each visible group."""
-        members, group = self._labels
+        members, group = self.labels
         return np.bincount(group, values[members], self.n).astype(np.float64)
 
     @cached_property
-    def _labels(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def labels(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The members of visible groups in a row, and the group of each."""
         members = np.array([j for group in self.visible for j in group], dtype=np.int64)
         return members, np.repeat(np.arange(self.n), [len(group) for group in self.visible])

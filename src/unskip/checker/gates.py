@@ -41,15 +41,14 @@ class _GatedCondition(Condition):
         gate, value = block.activation.facts, block.up_activation
         self.quadratic = isinstance(gate.parity, Fraction) and gate.parity != 0
         constant = gate.parity if self.quadratic else gate.reflection
-        behind = block.norm.placement in ("pre", "sandwich")
+        behind = block.norm.in_front
         if value is None or value.facts.slope != 1 or not isinstance(constant, Fraction) or behind:
             refuse("its gates cannot be flipped")
         if not constant or block.w_gate is None:
             refuse("its gates cannot be flipped")
         m = block.m
-        bias = [0.0] * m if block.b_up is None else block.b_up.astype(np.float64).tolist()
-        self.offsets = [Fraction(x) + value.facts.offset for x in bias]
-        self.b_gate = np.zeros(m) if block.b_gate is None else block.b_gate.astype(np.float64)
+        self.offsets = [Fraction(x) + value.facts.offset for x in block.bias("b_up").tolist()]
+        self.b_gate = block.bias("b_gate")
         kappa = (constant,) * m
         up = block.w_up.astype(np.float64)
         super().__init__(dataclasses.replace(c, assumptions=_WITH_OUTPUT_BIAS), block, kappa)
@@ -66,7 +65,7 @@ class _GatedCondition(Condition):
             ends = np.array([float(e) for e in self.offsets])
             if [Fraction(x) for x in ends.tolist()] != self.offsets:
                 refuse("a bias of it is no float64")
-            offset = np.zeros(block.d) if block.b_down is None else block.b_down.astype(np.float64)
+            offset = block.bias("b_down")
             if ends.any() or offset.any():
                 self.up = np.hstack([self.up, ends[:, None]])
                 self.a = np.hstack([self.a, offset[:, None]])
@@ -80,13 +79,14 @@ class _GatedCondition(Condition):
 class _Gates(Groups):
     """Each unit is a group; ``unique`` when the gates are pairwise distinct and nothing is zero."""
 
+    inseparable = True
+
     def __init__(self, c: Certificate, block: ResidualBlock, condition: _GatedCondition) -> None:
         assert block.w_gate is not None
         self.kind = block.activation.facts.independence
         gate = block.w_gate.astype(np.float64)
         self.rows = np.hstack([gate, condition.b_gate[:, None]])
         self.centred, self.constants = condition.centred, False
-        self.inseparable = True
         m = block.m
         self.sign = np.ones(len(condition.kappa), dtype=np.int64)
         self.down = block.w_down.astype(np.float64)

@@ -154,12 +154,7 @@ def linear_rank(c: Certificate, block: ResidualBlock) -> str:
     """An affine block needs as many neurons as its linear part has rank."""
     expect(c, ())
     slope = block.activation.facts.slope
-    if (
-        block.gated
-        or not slope
-        or block.activation.facts.offset
-        or block.norm.placement in ("pre", "sandwich")
-    ):
+    if block.gated or not slope or block.activation.facts.offset or block.norm.in_front:
         refuse("the block is not affine")
     require_injective_norm(block)
     everything = np.arange(block.m)

@@ -25,12 +25,11 @@ def unconditional(
         if not (math.isinf(c.width.lower) and c.width.lower > 0 and math.isinf(c.width.upper)):
             refuse("it states a finite width where none suffices")
         require_injective_norm(block)
-        if c.rule != Rule.PRE_NORM and block.norm.placement in ("pre", "sandwich"):
+        if c.rule != Rule.PRE_NORM and block.norm.in_front:
             refuse("its rule is not about blocks behind a norm")
-        a = block.skip_matrix
         row, column = index_below(c, "row", block.d), index_below(c, "column", block.d)
-        reference = a[0, column] if c.assumptions.modulo == "mean" else 0.0
-        if a[row, column] == reference:
+        reference = block.skip_entry(0, column) if c.assumptions.modulo == "mean" else 0.0
+        if block.skip_entry(row, column) == reference:
             refuse("its witness does not show the skip")
         proved = hypothesis(c, block)
         if proved is None:
@@ -140,4 +139,4 @@ def one_sided(c: Certificate, block: ResidualBlock) -> Scope | None:
 
 def pre_norm(c: Certificate, block: ResidualBlock) -> Scope | None:
     """Theorem 9: the replacement sees a bounded input."""
-    return Scope.ANY_WIDTH if block.norm.placement in ("pre", "sandwich") else None
+    return Scope.ANY_WIDTH if block.norm.in_front else None

@@ -56,7 +56,7 @@ def least_rank(condition: Condition, groups: Groups, shown: Shown) -> int:
     """
     if shown.y is None or not groups.visible:
         refuse("its evidence is no matrix, and bounds no rank")
-    members = np.array([j for group in groups.visible for j in group])
+    members = groups.labels[0]
     share = (groups.sign < 0).astype(np.float64)
     share[members] = 0.5
     weighted = condition.down * condition.k

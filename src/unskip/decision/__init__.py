@@ -60,7 +60,7 @@ def decide(
 def _find(question: Question, *, quick: bool) -> Finding:
     """The first part of the procedure that has something to say."""
     finding = unconditional(question) or affine(question)
-    if finding is None and question.block.norm.placement not in ("pre", "sandwich"):
+    if finding is None and not question.block.norm.in_front:
         decide_by = by_gates if question.block.gated else by_subsets
         finding = decide_by(question, quick=quick)
     return finding or undecided(_why_not_covered(question))

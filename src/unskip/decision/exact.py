@@ -23,15 +23,15 @@ Array = npt.NDArray[np.float64]
 Residues = npt.NDArray[np.int64]
 
 
-def _mantissas(weights: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Integers n and exponents e with weights = n·2^e, n odd or of at most 53 bits."""
+def mantissas(weights: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Integers n of at most 53 bits and exponents e with weights = n·2^e."""
     fraction, exponent = np.frexp(weights)
     return np.ldexp(fraction, 53).astype(np.int64), exponent.astype(np.int64) - 53
 
 
 def integers(weights: Array) -> tuple[list[int], int]:
     """Python integers N (row-major) and a common e with weights = N·2^e."""
-    n, e = _mantissas(weights)
+    n, e = mantissas(weights)
     used = n != 0
     low = int(e[used].min()) if used.any() else 0
     shifts = np.where(used, e - low, 0)
@@ -76,7 +76,7 @@ def satisfies(condition: SubsetCondition, subset: npt.NDArray[np.int64]) -> bool
 
 def residues(weights: Array) -> Residues:
     """The image of dyadic weights in Z/p."""
-    n, e = _mantissas(weights)
+    n, e = mantissas(weights)
     powers = np.array([1 << k for k in range(31)], dtype=np.int64)
     return (n % PRIME) * powers[e % 31] % PRIME
 

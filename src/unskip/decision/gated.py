@@ -29,7 +29,7 @@ from unskip.certificates import Answer, Interval, Rule, Scope
 from unskip.decision.exact import satisfies
 from unskip.decision.finding import EVIDENCE, Finding
 from unskip.decision.merging import Merged
-from unskip.decision.neurons import Neurons, coincident
+from unskip.decision.neurons import Neurons, coincident, seen
 from unskip.decision.question import Question, SubsetCondition
 from unskip.decision.subset import search
 
@@ -102,7 +102,7 @@ class GatedCondition:
         assert block.w_gate is not None
         if not assumptions.output_bias and block.b_down is not None and block.b_down.any():
             return False  # the constant would have to cancel b_down; not searched for
-        gate = np.column_stack([block.w_gate.astype(np.float64), _bias(block.b_gate, block.m)])
+        gate = np.column_stack([block.w_gate.astype(np.float64), block.bias("b_gate")])
         left = _whole([[Fraction(x) for x in row] for row in gate[subset].tolist()])
         value = block.w_up[subset].astype(np.float64).tolist()
         right = [
@@ -141,7 +141,7 @@ def _condition(question: Question) -> GatedCondition | None:
     if value is None or value.facts.slope != 1:
         return None
     shift = value.facts.offset
-    offset = tuple(Fraction(e) + shift for e in _bias(block.b_up, block.m).tolist())
+    offset = tuple(Fraction(e) + shift for e in block.bias("b_up").tolist())
     gate = block.activation.facts
     if isinstance(gate.parity, Fraction) and gate.parity != 0:
         return _by_parity(question, gate.parity, offset)
@@ -155,7 +155,7 @@ def _by_parity(question: Question, kappa: Fraction, offset: tuple[Fraction, ...]
     assert block.w_gate is not None
     up, gate = block.w_up.astype(np.float64), block.w_gate.astype(np.float64)
     down, a = block.w_down.astype(np.float64), block.skip_matrix
-    b_gate = _bias(block.b_gate, m)
+    b_gate = block.bias("b_gate")
     constants = (*(kappa * Fraction(b) for b in b_gate.tolist()), *(kappa * e for e in offset))
     terms = SubsetCondition(
         a, np.hstack([down, down]), np.vstack([up, gate]), constants, question.centred
@@ -175,7 +175,7 @@ def _by_reflection(
 ) -> GatedCondition | None:
     block, m = question.block, question.block.m
     up, a = block.w_up.astype(np.float64), block.skip_matrix
-    b_down = _bias(block.b_down, block.d)
+    b_down = block.bias("b_down")
     if not question.assumptions.output_bias and (any(offset) or b_down.any()):
         constants = np.array([float(e) for e in offset])
         if tuple(map(Fraction, constants.tolist())) != offset:
@@ -196,17 +196,13 @@ def _obstacle(question: Question, offset: tuple[Fraction, ...]) -> str | None:
     gate, down = block.w_gate.astype(np.float64), block.w_down.astype(np.float64)
     value = block.w_up.astype(np.float64).any(axis=1) | np.array([e != 0 for e in offset])
     kind = block.activation.facts.independence
-    visible = (down != (down[:1] if question.centred else 0.0)).any(axis=0)
+    visible = seen(down, centred=question.centred)
     if kind is Independence.UNKNOWN:
         return f"no uniqueness theorem is known for {block.activation.name} gates"
     if not (gate.any(axis=1) & value & visible).all():
         return "a unit has zero gate, value or output weights"
-    pair = coincident(gate, _bias(block.b_gate, block.m), kind)
+    pair = coincident(gate, block.bias("b_gate"), kind)
     return None if pair is None else f"the gates of units {pair[0]} and {pair[1]} coincide"
-
-
-def _bias(bias: npt.NDArray[np.generic] | None, size: int) -> Array:
-    return np.zeros(size) if bias is None else bias.astype(np.float64)
 
 
 def _whole(rows: list[list[Fraction]]) -> list[list[int]]:

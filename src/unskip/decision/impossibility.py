@@ -51,13 +51,14 @@ class BranchFacts:
         second = block.up_activation.facts
         degrees = (first.homogeneity, second.homogeneity)
         growths = {first.growth, second.growth}
+        vanishes = _product_vanishes(first, second) or _product_vanishes(second, first)
         return cls(
             homogeneity=None if None in degrees else sum(filter(None, degrees), Fraction(0)),
-            vanishes=_product_vanishes(first, second) or _product_vanishes(second, first),
+            vanishes=vanishes,
             bounded=growths == {Growth.BOUNDED},
             sublinear=growths <= {Growth.BOUNDED, Growth.SUBLINEAR} and Growth.BOUNDED in growths,
             even=(first.even and second.even) or (first.odd and second.odd),
-            smooth_zero=_product_vanishes(first, second) or _product_vanishes(second, first),
+            smooth_zero=vanishes,
         )
 
 
@@ -75,7 +76,7 @@ def unconditional(question: Question) -> Finding | None:
     witness = question.visible_skip_entry()
     if witness is None:
         return None
-    if block.norm.placement in ("pre", "sandwich"):
+    if block.norm.in_front:
         return _never(Rule.PRE_NORM, Scope.ANY_WIDTH, _PRE_NORM, witness)
     facts = BranchFacts.of(block)
     for rule in _RULES:
@@ -203,12 +204,7 @@ def affine(question: Question) -> Finding | None:
     """
     block = question.block
     slope = block.activation.facts.slope
-    if (
-        block.gated
-        or not slope
-        or block.activation.facts.offset
-        or block.norm.placement in ("pre", "sandwich")
-    ):
+    if block.gated or not slope or block.activation.facts.offset or block.norm.in_front:
         return None
     if question.norm_obstacle is not None:
         return None
@@ -225,5 +221,4 @@ def affine(question: Question) -> Finding | None:
         Rule.LINEAR_RANK,
         f"the block is affine of rank {rank}, {'within' if fits else 'above'} its width {block.m}",
         Interval(rank, rank),
-        {},
     )

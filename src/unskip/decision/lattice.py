@@ -41,6 +41,7 @@ import numpy.typing as npt
 import scipy.linalg
 import scipy.optimize
 
+from unskip.decision.exact import mantissas
 from unskip.decision.merging import Merged
 
 Array = npt.NDArray[np.float64]
@@ -216,11 +217,10 @@ def _equations(merged: Merged, prime: int) -> Integers:
 
 def _residues(weights: Array, prime: int) -> Integers:
     """Dyadic weights modulo an odd prime."""
-    fraction, exponent = np.frexp(weights)
-    mantissas = np.ldexp(fraction, 53).astype(np.int64) % prime
-    distinct, where = np.unique(exponent.astype(np.int64) - 53, return_inverse=True)
+    n, exponents = mantissas(weights)
+    distinct, where = np.unique(exponents, return_inverse=True)
     powers = np.array([pow(2, e, prime) for e in distinct.tolist()], dtype=np.int64)
-    return mantissas * powers[where].reshape(weights.shape) % prime
+    return n % prime * powers[where].reshape(weights.shape) % prime
 
 
 def _centred(values: Integers, prime: int) -> Integers:

@@ -47,6 +47,11 @@ class Merged:
         sizes = [g.size for g in self.neurons.groups]
         return np.concatenate(self.neurons.groups), np.cumsum([0, *sizes[:-1]])
 
+    @property
+    def members(self) -> Members:
+        """The members of all groups, in the order of the groups."""
+        return self._order[0]
+
     def fold(self, values: Array) -> Array:
         """Σ_{j∈h} o_j values_j for each group."""
         members, starts = self._order

@@ -4,12 +4,12 @@ It needs a Gram matrix that is nonsingular modulo the prime, which independence 
 but not certain; without it nothing is concluded.
 
 Floating point cannot see a defect of one unit in the last place.  Modulo a prime the Gram
-system is solved exactly, and its residual decides (theory §5, "unique candidate"):
+system is solved exactly, and its residual decides (theory §5, Proposition 17):
 
-- Y ≢ 0: ⟨Y, R'_h⟩ ≡ 0 for all j but ⟨Y, A⟩ ≢ 0, so no set of *integers* s_j solves the
+- Y ≢ 0: ⟨Y, R'_h⟩ ≡ 0 for all h but ⟨Y, A'⟩ ≢ 0, so no set of *integers* s_h solves the
   equation, let alone a 0/1 one;
-- Y ≡ 0: every integer solution is ≡ s; an s_j outside {0, 1} is refuted by Y_j with
-  ⟨Y_j, R_i⟩ ≡ δ_ij; otherwise S = {j : s_j ≡ 1} is the only candidate, to be verified exactly.
+- Y ≡ 0: every integer solution is ≡ s; an s_h outside {0, 1} is refuted by Y_h with
+  ⟨Y_h, R'_g⟩ ≡ δ_hg; otherwise {h : s_h ≡ 1} is the only candidate, to be verified exactly.
 """
 
 from __future__ import annotations

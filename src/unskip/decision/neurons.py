@@ -64,7 +64,7 @@ def group(question: Question) -> Neurons:
     """The groups of an ungated block."""
     block = question.block
     up, down = block.w_up.astype(np.float64), block.w_down.astype(np.float64)
-    bias = np.zeros(block.m) if block.b_up is None else block.b_up.astype(np.float64)
+    bias = block.bias("b_up")
     kind = block.activation.facts.independence
     rows = np.column_stack([up, bias])
     alive = np.flatnonzero(up.any(axis=1))
@@ -86,7 +86,7 @@ def group(question: Question) -> Neurons:
     grouped = np.zeros(block.m, dtype=bool)
     for members in several:
         grouped[members] = True
-    visible = _differs(down, question.centred)
+    visible = seen(down, centred=question.centred)
     groups = [np.array([j]) for j in alive.tolist() if not grouped[j] and visible[j]]
     groups += [g for g in several if _adds_up(g, rows, down, centred=question.centred)]
     groups.sort(key=lambda g: int(g[0]))
@@ -114,10 +114,10 @@ def coincident(rows: Array, bias: Array, kind: Independence) -> tuple[int, int] 
     return None if members is None else (int(members[0]), int(members[1]))
 
 
-def _differs(down: Array, centred: bool) -> npt.NDArray[np.bool_]:
+def seen(down: Array, *, centred: bool) -> npt.NDArray[np.bool_]:
     """Which output columns are not zero (centred: not constant)."""
-    seen: npt.NDArray[np.bool_] = (down != (down[:1] if centred else 0.0)).any(axis=0)
-    return seen
+    columns: npt.NDArray[np.bool_] = (down != (down[:1] if centred else 0.0)).any(axis=0)
+    return columns
 
 
 def _adds_up(members: Members, rows: Array, down: Array, *, centred: bool) -> bool:

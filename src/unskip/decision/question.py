@@ -71,7 +71,14 @@ class Question:
 
     def visible_skip_entry(self) -> tuple[int, int] | None:
         """An entry that shows the skip A ≠ 0 (centred: A is no 1aᵀ), or ``None``."""
-        a = self.block.skip_matrix
+        block = self.block
+        if block.skip is None or block.skip.ndim < 2:  # diagonal: no matrix is needed
+            entries = np.broadcast_to(1.0 if block.skip is None else block.skip, (block.d,))
+            if not entries.any() or (self.centred and block.d == 1):
+                return None
+            first = int(np.argmax(entries != 0))
+            return max(first, int(self.centred)), first
+        a = block.skip_matrix
         seen = a != a[:1] if self.centred else a != 0
         if not seen.any():
             return None
@@ -100,9 +107,7 @@ class SubsetCondition:
         block = question.block
         a, up = block.skip_matrix, block.w_up.astype(np.float64)
         if not question.assumptions.output_bias:
-            zero_m, zero_d = np.zeros(block.m), np.zeros(block.d)
-            b_up = zero_m if block.b_up is None else block.b_up.astype(np.float64)
-            b_down = zero_d if block.b_down is None else block.b_down.astype(np.float64)
+            b_up, b_down = block.bias("b_up"), block.bias("b_down")
             if b_up.any() or b_down.any():
                 up, a = np.column_stack([up, b_up]), np.column_stack([a, b_down])
         return cls(a, block.w_down.astype(np.float64), up, kappa, question.centred)

@@ -30,7 +30,7 @@ def least(merged: Merged, evidence: Evidence) -> int:
     """A lower bound of rank M_S over all group-wise S.  O(md² + d³)."""
     condition = merged.original
     y = _matrix(merged, evidence)
-    members = np.concatenate(merged.neurons.groups)
+    members = merged.members
     half = np.where(merged.neurons.orientation < 0, 1.0, 0.0)
     half[members] = 0.5
     kappa = condition.kappa_float

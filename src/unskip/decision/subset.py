@@ -139,7 +139,7 @@ def _refuted(merged: Merged, evidence: dual.Evidence, achieved: Chosen) -> Outco
 
 
 def _exactly(merged: Merged, achieved: Chosen, sizes: dual.Magnitudes, verify: Verify) -> Outcome:
-    """No certificate of the Gram system: candidates, exact arithmetic, then the box."""
+    """No certificate of the Gram system: candidates, the box, then exact arithmetic."""
     condition = merged.original
     candidate = merged.lift(achieved)
     upper = defect(condition, candidate)

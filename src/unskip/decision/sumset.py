@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from unskip.decision.exact import mantissas
 from unskip.decision.merging import Merged
 
 PRIME = 2**61 - 1
@@ -88,10 +89,8 @@ def _dot(a: list[int], b: list[int]) -> int:
 
 def _residues(matrix: npt.NDArray[np.float64]) -> list[list[int]]:
     """Dyadic weights in Z/p, where 2⁶¹ ≡ 1."""
-    fraction, exponent = np.frexp(matrix)
-    integers = np.ldexp(fraction, 53).astype(np.int64).tolist()
-    shifts = ((exponent.astype(np.int64) - 53) % 61).tolist()
+    integers, exponents = mantissas(matrix)
     return [
-        [(n << e) % PRIME for n, e in zip(row, powers, strict=True)]
-        for row, powers in zip(integers, shifts, strict=True)
+        [(n << e) % PRIME for n, e in zip(row, shifts, strict=True)]
+        for row, shifts in zip(integers.tolist(), (exponents % 61).tolist(), strict=True)
     ]

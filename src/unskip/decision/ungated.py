@@ -63,53 +63,54 @@ class _Known:
 def _width_bounds(
     question: Question, merged: Merged, outcome: Outcome, basis: int, *, quick: bool
 ) -> _Known:
-    """|H| when a set of groups satisfies; else from the basis, or exactly for small blocks."""
-    n = merged.n
+    """|H| when a set of groups satisfies; else exactly for small blocks, or from the basis."""
+    m, n = question.block.m, merged.n
     theorem = merged.neurons.obstacle is None and question.norm_obstacle is None
+    widest = inf if outcome.subset is None else m
     data = {**outcome.data}
     if len(set(merged.original.kappa)) > 1:
         # slopes that are kept, one a neuron, leave none for a twin
-        return _Known(Interval(0, question.block.m if outcome.subset is not None else inf), data)
+        return _Known(Interval(0, widest), data)
     if outcome.subset is not None and theorem and merged.consistent(outcome.subset):
-        most = min(n + merged.neurons.constants, question.block.m)
-        return _Known(Interval(n, most), data)
+        return _Known(Interval(n, min(n + merged.neurons.constants, m)), data)
+    lower = n + outcome.refuted if theorem else 0
     homogenised = merged.original.a.shape[1] > question.block.d
-    may_be_constant = homogenised and question.assumptions.hidden_bias
     if homogenised and not question.assumptions.hidden_bias:
-        widest = inf if outcome.subset is None else question.block.m
-        return _Known(Interval(n + outcome.refuted if theorem else 0, widest), data)
+        return _Known(Interval(lower, widest), data)
     most = width.extra(merged.original, basis)
     if theorem and not quick:
-        # all costs if that is little work, else those that decide the answer at this width
-        spare = question.block.m - n
-        for below in (most, min(most, spare + 1)):
-            if merged.n > 20 or (
-                minimal.work(merged, below, constant=may_be_constant) > minimal.LARGEST
-            ):
-                continue
-            exact = minimal.search(merged, below, constant=may_be_constant)
-            if exact is None:
-                break
-            nothing_cheaper = exact.extra == below
-            data |= {"exhaustive": True, "constant": exact.constant}
-            return _Known(
-                Interval(n + exact.extra, n + (most if nothing_cheaper else exact.extra)),
-                data,
-                merged.lift(exact.chosen),
-                merged.neurons.representatives[list(exact.twins)],
-                by_basis=nothing_cheaper,
-            )
-    lower = n + outcome.refuted if theorem else 0
-    spare = question.block.m - n
-    if theorem and spare and outcome.evidence is not None and not quick:
-        left = rank.least(merged, outcome.evidence)
-        if left > 1:
-            data |= {"rank": left}
-            lower = n + left
+        exact = _exactly(merged, most, m - n, data, constant=homogenised)
+        if exact is not None:
+            return exact
+        if m > n and outcome.evidence is not None:
+            left = rank.least(merged, outcome.evidence)
+            if left > 1:
+                data |= {"rank": left}
+                lower = n + left
     upper = n + most + merged.neurons.constants
-    if outcome.subset is not None:
-        upper = min(upper, question.block.m)
-    return _Known(Interval(lower, upper), data, by_basis=True)
+    return _Known(Interval(lower, min(upper, widest)), data, by_basis=True)
+
+
+def _exactly(
+    merged: Merged, most: int, spare: int, data: dict[str, int | str | bool], *, constant: bool
+) -> _Known | None:
+    """By trying all costs if that is little work, else those that decide the answer."""
+    for below in dict.fromkeys((most, min(most, spare + 1))):
+        work = minimal.work(merged, below, constant=constant)
+        if merged.n > 20 or work > minimal.LARGEST:
+            continue
+        exact = minimal.search(merged, below, constant=constant)
+        if exact is None:
+            return None
+        nothing_cheaper = exact.extra == below
+        return _Known(
+            Interval(merged.n + exact.extra, merged.n + (most if nothing_cheaper else exact.extra)),
+            {**data, "exhaustive": True, "constant": exact.constant},
+            merged.lift(exact.chosen),
+            merged.neurons.representatives[list(exact.twins)],
+            by_basis=nothing_cheaper,
+        )
+    return None
 
 
 def _conclude(

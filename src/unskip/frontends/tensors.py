@@ -74,10 +74,6 @@ class Tensors:
         path = next(iter(self._files.values()), None)
         return {} if path is None else self._handle(path).metadata() or {}
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The shape, without reading the values."""
-        return tuple(self._slice(name).get_shape())
-
     def read(self, name: str) -> npt.NDArray[Any]:
         """The values, read-only and in their own float type.
 
