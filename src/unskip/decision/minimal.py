@@ -23,6 +23,8 @@ from unskip.decision.exact import PRIME, Residues, assemble, integers
 from unskip.decision.merging import Merged
 from unskip.decision.modular import centre, reduced_residues
 
+#: The most groups whose orientations are all tried.
+MOST_GROUPS = 20
 #: The most that is tried: matrix entries times columns, a fraction of a second.
 LARGEST = 50_000_000
 #: Orientations whose ranks are computed at once.
@@ -43,7 +45,7 @@ def search(merged: Merged, most: int, *, constant: bool) -> Minimum | None:
     """The least extra width below ``most``; ``None`` where arithmetic modulo a prime fails.
 
     A result with ``extra == most`` says that nothing cheaper exists.  ``constant``: whether a
-    constant neuron is allowed (and of use: the rows are homogenised).  See :func:`work`.
+    constant neuron is allowed (and of use: the rows are homogenised).  See :func:`affordable`.
     """
     n = merged.n
     try:
@@ -63,8 +65,10 @@ def search(merged: Merged, most: int, *, constant: bool) -> Minimum | None:
     return Minimum(most, (), False, np.zeros(n, dtype=bool))
 
 
-def work(merged: Merged, below: int, *, constant: bool) -> int:
-    """The size of a search of all costs less than ``below``."""
+def affordable(merged: Merged, below: int, *, constant: bool) -> bool:
+    """Whether all costs less than ``below`` can be tried."""
+    if merged.n > MOST_GROUPS:
+        return False
     p, q = merged.original.a.shape
     sizes = (
         math.comb(merged.n, cost - e - 2 * rank) * (p + cost - e - 2 * rank)
@@ -72,7 +76,7 @@ def work(merged: Merged, below: int, *, constant: bool) -> int:
         for e in ((0, 1) if constant else (0,))
         for rank in range((cost - e) // 2 + 1)
     )
-    return sum(sizes) * q * q << merged.n
+    return sum(sizes) * q * q << merged.n <= LARGEST
 
 
 def _ways(n: int, cost: int, *, constant: bool) -> Iterator[tuple[tuple[int, ...], bool, int]]:

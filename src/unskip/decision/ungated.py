@@ -96,8 +96,7 @@ def _exactly(
 ) -> _Known | None:
     """By trying all costs if that is little work, else those that decide the answer."""
     for below in dict.fromkeys((most, min(most, spare + 1))):
-        work = minimal.work(merged, below, constant=constant)
-        if merged.n > 20 or work > minimal.LARGEST:
+        if not minimal.affordable(merged, below, constant=constant):
             continue
         exact = minimal.search(merged, below, constant=constant)
         if exact is None:
