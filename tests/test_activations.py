@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import unskip
 from unskip import ResidualBlock, activations, check, decide
 from unskip.activations import (
     Activation,
@@ -955,3 +956,46 @@ def test_verdicts_say_that_they_rest_on_declared_facts() -> None:
     assert verdict.answer == "absorbable"
     assert "the facts of own are as declared" in verdict.reason
     assert "the facts of own are as declared" in check(verdict.certificate, block).sentence
+
+
+NOT_ELEMENTWISE = {
+    "a number": (lambda z: 0.0, "shape"),
+    "one axis lost": (lambda z: z.sum(axis=-1) if z.ndim else z, "shape"),
+    "flattened": (np.ravel, "shape"),
+    "complex": (lambda z: z + 1j, "complex128"),
+    "text": (lambda z: np.full(z.shape, "x"), "returns"),
+    "nothing": (lambda z: None, "returns"),
+    "NaN below 0": (np.sqrt, "nan at z = -"),
+    "a pole": (lambda z: np.where(z == 0, np.inf, 1 / np.where(z == 0, 1, z)), "inf at z = 0.0"),
+    "softmax": (
+        lambda z: np.exp(z - z.max(initial=0)) / np.exp(z - z.max(initial=0)).sum(),
+        "other entries",
+    ),
+    "its own error": (lambda z: z.nothing, "AttributeError"),
+    "order": (lambda z: np.cumsum(z).reshape(z.shape), "other entries"),
+}
+
+
+@pytest.mark.parametrize("what", NOT_ELEMENTWISE)
+@pytest.mark.usefixtures("registry")
+def test_what_is_no_elementwise_function_is_refused(what: str) -> None:
+    function, message = NOT_ELEMENTWISE[what]
+    with pytest.raises(ActivationError, match=message) as caught:
+        register("own", function, Facts(**NO_CLAIM))
+    assert caught.type is ActivationError
+    assert str(caught.value).startswith("own: ")
+    with pytest.raises(ActivationError, match="unknown"):
+        resolve("own")
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_function_may_overflow_float64() -> None:
+    register("own", np.sinh, Facts(**{**NO_CLAIM, "growth": Growth.SUPERLINEAR}))
+
+
+def test_what_the_package_exports() -> None:
+    assert unskip.Answer.UNKNOWN == "unknown"
+    assert unskip.Rule.PRE_NORM == "pre-norm"
+    assert unskip.Scope.ANY_WIDTH == "any width"
+    assert unskip.NormKind.NONE == "none"
+    assert unskip.reduction.Reduction.__module__ == "unskip.reduction"

@@ -81,7 +81,9 @@ def test_table_in_a_pipe(unskip: Unskip, model: Path) -> None:
     assert [row.split()[0] for row in rows[:3]] == ["generic", "planted", "pre"]
     assert "not absorbable, this width" in rows[0]
     assert "3 × 6" in rows[0]
-    assert re.search(r" absorbable  +0  +[0-3 …]+  flipping 3 of 3 neurons", rows[1])
+    assert re.search(
+        r" absorbable  +0  +[0-3 …]+  subset-condition: flipping 3 of 3 neurons", rows[1]
+    )
     assert "not absorbable, any width" in rows[2]
     assert " none " in rows[2]
     assert all(row.startswith("Assuming that the replacement ") for row in rows[3:-1])
@@ -204,8 +206,9 @@ def test_one_weight_changed_fails_the_check(unskip: Unskip, tmp_path: Path, mode
     npz(model, planted={**PLANTED, "w_up": w_up}, generic=GENERIC)
     code, out, err = unskip("check", directory, model)
     assert code == 1
-    generic, planted, pre = out.splitlines()
-    assert generic.startswith("ok      generic: ")
+    generic, planted, pre, *missing = out.splitlines()
+    assert missing == ["MISSING planted"]
+    assert generic.startswith("ok      generic: subset-condition: ")
     assert planted.startswith("FAILED  planted.json: ")
     assert pre == "FAILED  pre.json: the model has no block 'pre'"
     assert "no valid certificate" in err
@@ -228,9 +231,53 @@ def test_certificates_of_another_model_fail(unskip: Unskip, tmp_path: Path, mode
     unskip("audit", bert()(tmp_path), "--certificates", directory)
     code, out, err = unskip("check", directory, model)
     assert code == 1
-    assert [line[:8] for line in out.splitlines()] == ["FAILED  "] * 2
-    assert err == "3 blocks of the model have no valid certificate here\n"
+    assert [line[:8] for line in out.splitlines()] == ["FAILED  "] * 2 + ["MISSING "] * 3
+    assert err.startswith("3 of 3 blocks of the model have no valid certificate here")
     assert unskip("check", directory, model, "--quiet").err == ""
+
+
+def test_a_block_without_a_certificate_fails_unless_allowed(
+    unskip: Unskip, tmp_path: Path, model: Path
+) -> None:
+    directory = tmp_path / "certificates"
+    unskip("audit", model, "--certificates", directory, "--blocks", "p*")
+    code, out, err = unskip("check", directory, model)
+    assert code == 1
+    assert out.splitlines()[-1] == "MISSING generic"
+    assert "--allow-missing" in err
+    code, out, err = unskip("check", directory, model, "--allow-missing")
+    assert code == 0
+    assert "MISSING" not in out
+    assert err.startswith("1 of 3 blocks")
+
+
+def test_no_stale_certificate_survives_a_new_audit(
+    unskip: Unskip, tmp_path: Path, model: Path
+) -> None:
+    directory = tmp_path / "certificates"
+    unskip("audit", model, "--certificates", directory)
+    others = {"notes.json": "{}", "broken.json": "{", "notes.txt": "mine"}
+    for name, text in others.items():
+        (directory / name).write_text(text)
+    arguments = ("--certificates", directory, "--blocks", "planted", "--force")
+    assert unskip("audit", model, *arguments).code == 0
+    assert {path.name for path in directory.iterdir()} == {
+        "planted.json", "planted.safetensors", *others,
+    }  # fmt: skip
+    assert all((directory / name).read_text() == text for name, text in others.items())
+
+
+def test_results_name_their_rule(unskip: Unskip, model: Path) -> None:
+    lines = unskip("audit", model).out.splitlines()
+    rules = {"planted": "subset-condition", "generic": "subset-condition", "pre": "pre-norm"}
+    for name, rule in rules.items():
+        assert any(line.startswith(name) and f"{rule}: " in line for line in lines)
+
+
+def test_it_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "unskip", "--version"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (shown.returncode, shown.stdout) == (0, f"unskip {library.__version__}\n")
 
 
 def test_blocks_by_glob(unskip: Unskip, tmp_path: Path, model: Path) -> None:

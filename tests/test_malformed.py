@@ -864,7 +864,7 @@ def test_check_of_a_malformed_certificate(
     assert outcome.code == 1, outcome.err
     assert outcome.err == ""
     assert outcome.out.startswith("FAILED  block.json: ")
-    assert len(outcome.out.splitlines()) == 1
+    assert outcome.out.splitlines()[1:] == ["MISSING block"]
 
 
 @pytest.mark.parametrize("edit", [to(""), to(GARBAGE), cut(20), cut(0.5), claim(1 << 42)])

@@ -664,6 +664,9 @@ def register(name: str, function: ScalarFunction, facts: Facts) -> Activation:
     hypotheses of proofs; they are tried on a grid of points, and one that the function
     contradicts raises :class:`FactContradicted` with the point.  Passing the trial is no
     proof: the facts are the user's word, and verdicts that rest on them say so.
+
+    Raises :class:`ActivationError` where the name is taken, or where the function is not an
+    elementwise one of finite real values.
     """
     call = _CALL.fullmatch(name)
     word = _squash(call[1] if call else name)
@@ -672,6 +675,7 @@ def register(name: str, function: ScalarFunction, facts: Facts) -> Activation:
     if isinstance(facts.parity, tuple):
         raise ActivationError(f"{name}: declare one parity constant", hint="prelu has one a neuron")
     activation = Activation(name, function, facts, declared=True)
+    _try_function(activation)
     refuted = contradiction(activation)
     if refuted is not None:
         fact, point = refuted
@@ -690,6 +694,44 @@ _GRID = np.unique(
     )
 )
 _RTOL = 1e-9
+#: An activation that grows fast may overflow float64 beyond this.
+_FINITE_UP_TO = 100.0
+
+
+def _try_function(activation: Activation) -> None:
+    """Refuse what is no elementwise function: other shapes, NaN, infinities, mixed entries."""
+    name = activation.name
+    several = _GRID[: _GRID.size // 3 * 3].reshape(-1, 3)
+    with np.errstate(all="ignore"):
+        for z in (_GRID, several, np.zeros(()), np.zeros((0, 3))):
+            try:
+                value = np.asarray(activation(z))
+            except Exception as error:
+                raise ActivationError(
+                    f"{name}: the function fails on an array of shape {z.shape}: "
+                    f"{type(error).__name__}: {error}",
+                    hint="it is given a float64 array of any shape",
+                ) from error
+            if value.shape != z.shape or value.dtype.kind not in "fiub":
+                raise ActivationError(
+                    f"{name}: on an array of shape {z.shape} the function returns "
+                    f"{value.dtype} of shape {value.shape}",
+                    hint="it must return real numbers, one for each entry",
+                )
+        value = np.asarray(activation(_GRID), dtype=np.float64)
+        bad = np.isnan(value) | (np.isinf(value) & (np.abs(_GRID) <= _FINITE_UP_TO))
+        if bad.any():
+            i = int(np.argmax(bad))
+            raise ActivationError(
+                f"{name}: the function is {float(value[i])!r} at z = {float(_GRID[i])!r}",
+                hint="an activation is finite everywhere",
+            )
+        few = np.asarray(activation(_GRID[-2::-3]), dtype=np.float64)
+    if not np.allclose(few, value[-2::-3], rtol=_RTOL, atol=_RTOL, equal_nan=True):
+        raise ActivationError(
+            f"{name}: a value depends on the other entries of the array",
+            hint="an activation acts on each entry by itself",
+        )
 
 
 def contradiction(activation: Activation) -> tuple[str, float] | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -28,7 +28,7 @@ from safetensors.numpy import load_file, save
 from unskip.errors import InvalidCertificate
 from unskip.files import write_whole
 
-__all__ = ["Answer", "Assumptions", "Certificate", "Interval", "Rule", "Scope"]
+__all__ = ["Answer", "Assumptions", "Certificate", "Interval", "Rule", "Scope", "remove_stale"]
 
 FORMAT: Final = "unskip-certificate"
 VERSION: Final = 1
@@ -75,6 +75,7 @@ class Rule(StrEnum):
     PRE_NORM = ("pre-norm", "theory §3, bounded image of the norm")
     HIDDEN_BIAS = ("hidden-bias", "theory §6, uniqueness of the canonical form")
     LINEAR_RANK = ("linear-rank", "theory §3, rank of an affine map")
+    INVISIBLE_SKIP = ("invisible-skip", "theory §3, Theorem 29")
     SUBSET_CONDITION = ("subset-condition", "Mijoski & Karbevski 2026, Thm 8, 10; theory §4–§6")
     GATED_CONDITION = ("gated-condition", "theory §9, flipped gates")
     MINIMAL_WIDTH = ("minimal-width", "theory §6, minimal width theorem")
@@ -263,6 +264,26 @@ class Certificate:
             return cls.from_json(document, arrays)
         except InvalidCertificate as error:
             raise InvalidCertificate(f"{path}: {error.message}") from None
+
+
+def remove_stale(directory: Path, *, keep: Iterable[str]) -> None:
+    """Delete the certificates in ``directory`` whose file names are not in ``keep``.
+
+    Only what says that it is one; other files stay.
+    """
+    kept = set(keep)
+    for path in directory.glob("*.json"):
+        if path.name not in kept and _is_certificate(path):
+            path.unlink()
+            path.with_name(path.name.removesuffix(".json") + ".safetensors").unlink(missing_ok=True)
+
+
+def _is_certificate(path: Path) -> bool:
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and document.get("format") == FORMAT
 
 
 def _interval(pair: Any) -> Interval:

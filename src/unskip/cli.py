@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from unskip import __version__
 from unskip.audit import Audit, BlockReport, audit, find_source
-from unskip.certificates import Certificate
+from unskip.certificates import Certificate, remove_stale
 from unskip.checker import check
 from unskip.errors import InvalidCertificate, UnskipError
 from unskip.files import refuse_existing, write_whole
@@ -86,6 +86,8 @@ def audit_command(
         raise UnskipError(f"{json_file} cannot be a file: its directory is missing, or it is one")
     result = audit(model, blocks=blocks, inner=inner, quick=quick)
     files = _save_certificates(_with_progress(result, quiet=quiet), certificates)
+    if certificates is not None:
+        remove_stale(certificates, keep=files.values())
     document = json.dumps(audit_document(result, files), indent=1)
     if json_to == "-":
         typer.echo(document)
@@ -101,9 +103,15 @@ def check_command(
         Path, typer.Argument(metavar="CERTIFICATES", help="A directory that audit wrote.")
     ],
     model: ModelPath,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Blocks without a certificate are no failure.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Validate certificates against the model's own weights, independently of audit."""
+    """Validate certificates against the model's own weights, independently of audit.
+
+    Exits with 1 where a certificate fails, or a block of the model has no valid one.
+    """
     paths = sorted(directory.glob("*.json")) if directory.is_dir() else []
     if not paths:
         raise UnskipError(f"{directory} holds no certificates", hint="audit --certificates DIR")
@@ -119,9 +127,14 @@ def check_command(
             failures += 1
             typer.echo(f"FAILED  {one_line(f'{path.name}: {error.message}')}")
     bare = [source.name for source in opened.blocks if source.name not in covered]
+    if not allow_missing:
+        for name in bare:
+            typer.echo(f"MISSING {one_line(name)}")
     if bare and not quiet:
-        typer.echo(f"{len(bare)} blocks of the model have no valid certificate here", err=True)
-    if failures:
+        hint = "" if allow_missing else "; --allow-missing accepts that"
+        text = f"{len(bare)} of {len(opened.blocks)} blocks of the model have no valid certificate"
+        typer.echo(f"{text} here{hint}", err=True)
+    if failures or (bare and not allow_missing):
         raise typer.Exit(1)
 
 

@@ -5,7 +5,7 @@ facts, blocks, the certificate format) and proves each statement anew from the d
 certificate, in exact integers or in floating point with outward error bounds.  A statement
 may be weaker than what the data prove (a looser bound), never stronger.
 
-- ``unconditional.py``: the unconditional rules
+- ``unconditional.py``: the unconditional rules; ``invisible.py``: skips that do not show
 - ``neurons.py``: ungated blocks; ``gates.py``: gated ones with biases
 - ``condition.py``: the subset condition and groups of neurons, which both rest on
 - ``evidence.py``: what refutes every set; ``width.py``: what bounds the width
@@ -22,6 +22,7 @@ import numpy as np
 from unskip.blocks import NormKind, ResidualBlock
 from unskip.certificates import Answer, Certificate, Interval, Rule, Scope
 from unskip.checker.gates import by_gates
+from unskip.checker.invisible import invisible_skip
 from unskip.checker.neurons import by_subsets, hidden_bias, linear_rank
 from unskip.checker.requirements import claims_nothing, refuse
 from unskip.checker.unconditional import (
@@ -84,7 +85,7 @@ def _check(c: Certificate, block: ResidualBlock) -> Proof:
             refuse("an array in it is larger than any block's")
     conclusion = _CHECKS[c.rule](c, block)
     where = f" ({c.assumptions}{_declared(block)})"
-    return Proof(c, f"{c.block or 'the block'}: {conclusion}{where}")
+    return Proof(c, f"{c.block or 'the block'}: {c.rule}: {conclusion}{where}")
 
 
 def _declared(block: ResidualBlock) -> str:
@@ -127,6 +128,7 @@ _CHECKS: dict[Rule, Callable[[Certificate, ResidualBlock], str]] = {
     Rule.PRE_NORM: unconditional(pre_norm),
     Rule.HIDDEN_BIAS: hidden_bias,
     Rule.LINEAR_RANK: linear_rank,
+    Rule.INVISIBLE_SKIP: invisible_skip,
     Rule.SUBSET_CONDITION: by_subsets,
     Rule.MINIMAL_WIDTH: by_subsets,
     Rule.GATED_CONDITION: by_gates,

@@ -2,6 +2,7 @@
 
 - ``question.py``: what is asked, and the subset condition that follows
 - ``impossibility.py``: the unconditional rules, and affine blocks
+- ``invisible.py``: skips that the output does not show
 - ``neurons.py``, ``merging.py``: which neurons are one, and the condition over such groups
 - ``ungated.py``, ``gated.py``: what follows, for blocks without and with gates
 - ``subset.py``: the cascade that decides the condition, by
@@ -16,10 +17,11 @@
 from __future__ import annotations
 
 from unskip.blocks import ResidualBlock
-from unskip.certificates import Certificate
+from unskip.certificates import Answer, Certificate
 from unskip.decision.finding import Finding, undecided
 from unskip.decision.gated import by_gates
 from unskip.decision.impossibility import affine, unconditional
+from unskip.decision.invisible import invisible
 from unskip.decision.question import Question
 from unskip.decision.ungated import by_subsets
 from unskip.errors import BlockError
@@ -63,6 +65,8 @@ def _find(question: Question, *, quick: bool) -> Finding:
     if finding is None and not question.block.norm.in_front:
         decide_by = by_gates if question.block.gated else by_subsets
         finding = decide_by(question, quick=quick)
+    if finding is None or finding.answer is Answer.UNKNOWN:
+        finding = invisible(question) or finding
     return finding or undecided(_why_not_covered(question))
 
 
@@ -71,7 +75,7 @@ def _why_not_covered(question: Question) -> str:
     if question.norm_obstacle is not None:
         return question.norm_obstacle
     if question.visible_skip_entry() is None:
-        return "the output shows nothing of the skip"
+        return "the output shows nothing of the skip, but the biases have to change"
     if block.gated:
         return "gated blocks with such a gate, or with such biases, are not decided yet"
     return f"{block.activation.name} with such biases is not decided yet"

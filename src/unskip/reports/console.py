@@ -71,7 +71,7 @@ def _row(report: BlockReport) -> dict[str, str]:
         "answer": _answer(verdict),
         "defect": _defect(verdict.defect),
         "width": _width(verdict.width),
-        "why": f"{verdict.reason} [{verdict.reference}]",
+        "why": f"{verdict.rule}: {verdict.reason} [{verdict.reference}]",
         "s": f"{report.seconds:.2f}",
     }
 
