@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from unskip.alignment import Alignments, alignments
 from unskip.blocks import ResidualBlock
 from unskip.certificates import Answer, Certificate
 from unskip.decision import decide
@@ -32,6 +33,7 @@ class BlockReport:
     source: BlockSource
     inner: bool
     biases: tuple[str, ...]
+    alignments: Alignments | None
 
     @property
     def block(self) -> ResidualBlock:
@@ -66,7 +68,9 @@ class Audit:
         names = ("b_up", "b_gate", "b_down")
         biases = tuple(name for name in names if getattr(block, name) is not None)
         seconds = time.perf_counter() - began
-        return BlockReport(label, verdict, seconds, source.places, source, self.inner, biases)
+        return BlockReport(
+            label, verdict, seconds, source.places, source, self.inner, biases, alignments(block)
+        )
 
     @property
     def summary(self) -> dict[str, int]:

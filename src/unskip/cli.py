@@ -29,6 +29,7 @@ from unskip.files import refuse_existing, write_whole
 from unskip.frontends import BlockSource, Model, open_model
 from unskip.reports.console import one_line, print_audit
 from unskip.reports.document import audit_document
+from unskip.reports.html import audit_page
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -64,6 +65,9 @@ def audit_command(
     json_to: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - is stdout.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report to look at, as one page.")
+    ] = None,
     certificates: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write one certificate a block.")
     ] = None,
@@ -79,15 +83,18 @@ def audit_command(
 ) -> None:
     """Say, block by block, whether the skip can be absorbed, with a proof."""
     json_file = Path(json_to) if json_to not in (None, "-") else None
-    for path in (certificates, json_file):
+    for path in (certificates, json_file, html):
         if path is not None:
             refuse_existing(path, force=force)
-    if json_file is not None and (json_file.is_dir() or not json_file.parent.is_dir()):
-        raise UnskipError(f"{json_file} cannot be a file: its directory is missing, or it is one")
+    for file in filter(None, (json_file, html)):
+        if file.is_dir() or not file.parent.is_dir():
+            raise UnskipError(f"{file} cannot be a file: its directory is missing, or it is one")
     result = audit(model, blocks=blocks, inner=inner, quick=quick)
     files = _save_certificates(_with_progress(result, quiet=quiet), certificates)
     if certificates is not None:
         remove_stale(certificates, keep=files.values())
+    if html is not None:
+        write_whole(html, audit_page(result, files).encode())
     document = json.dumps(audit_document(result, files), indent=1)
     if json_to == "-":
         typer.echo(document)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from unskip.audit import Audit, BlockReport
-from unskip.certificates import Answer, Interval
+from unskip.certificates import Answer
+from unskip.reports.words import defect_text, width_text
 from unskip.verdict import Verdict
 
 _COLOUR = {Answer.ABSORBABLE: "green", Answer.NOT_ABSORBABLE: "red", Answer.UNKNOWN: "yellow"}
@@ -69,8 +68,8 @@ def _row(report: BlockReport) -> dict[str, str]:
         "activation": ("gated " if statement.gated else "") + statement.activation,
         "norm": statement.norm,
         "answer": _answer(verdict),
-        "defect": _defect(verdict.defect),
-        "width": _width(verdict.width),
+        "defect": defect_text(verdict.defect),
+        "width": width_text(verdict.width),
         "why": f"{verdict.rule}: {verdict.reason} [{verdict.reference}]",
         "s": f"{report.seconds:.2f}",
     }
@@ -79,16 +78,3 @@ def _row(report: BlockReport) -> dict[str, str]:
 def _answer(verdict: Verdict) -> str:
     beyond = verdict.answer is Answer.NOT_ABSORBABLE
     return f"{verdict.answer}, {verdict.scope}" if beyond else str(verdict.answer)
-
-
-def _defect(defect: Interval | None) -> str:
-    if defect is None:
-        return "–"
-    return "0" if defect.upper == 0 else f"{defect.lower:.4g} … {defect.upper:.4g}"
-
-
-def _width(width: Interval) -> str:
-    if math.isinf(width.lower):
-        return "none"
-    upper = "?" if math.isinf(width.upper) else f"{width.upper:.0f}"
-    return upper if width.lower == width.upper else f"{width.lower:.0f} … {upper}"
