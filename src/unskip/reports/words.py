@@ -157,6 +157,10 @@ _BY_RULE = {
         "The kink or bend of neuron {neuron} does not pass through the origin, and no sum of "
         "neurons without hidden biases has one there."
     ),
+    Rule.INVISIBLE_SKIP: (
+        "The output shows nothing of the skip, so a replacement with the block's own MLP is equal: "
+        "the norm behind it discards what the skip adds, or there is none."
+    ),
     Rule.LINEAR_RANK: (
         "The whole block is an affine map. A replacement needs as many neurons as the rank of its "
         "matrix, which is computed over the integers."
