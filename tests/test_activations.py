@@ -158,7 +158,13 @@ TABLE = {
     "gaussian(1/2)": Row(lambda z: mp.exp(-2 * z * z), 0, "bounded", supremum=1, even=True),
     "square": Row(lambda z: z * z, 0, "faster than linear", even=True, homogeneity=2),
     "cube": Row(lambda z: z**3, None, "faster than linear", odd=True, homogeneity=3),
-    "relu_squared": Row(lambda z: max(z, 0) ** 2, None, "faster than linear", homogeneity=2),
+    "relu_squared": Row(
+        lambda z: max(z, 0) ** 2,
+        None,
+        "faster than linear",
+        homogeneity=2,
+        independence=HYPERPLANE,
+    ),
 }
 #: Their facts at 0 are left unclaimed, which is allowed.
 SILENT_AT_ZERO = {"clipped_gelu", "hardtanh(1,2)"}
@@ -474,6 +480,14 @@ def test_positive_multiples_are_one_kinked_neuron(name: str) -> None:
     """Why HYPERPLANE and not SIGN: distinct pairs on one hyperplane are dependent."""
     with mp.workdps(DIGITS):
         assert abs(collocation(name, [(1, 1), (2, 2)])) < 1e-40
+
+
+def test_squares_of_opposite_relus_add_up_to_a_square() -> None:
+    facts = resolve("relu_squared").facts
+    for n in range(-50, 51):
+        z = Fraction(n, 7)
+        assert max(z, 0) ** 2 + max(-z, 0) ** 2 == facts.square * z * z
+    assert all(resolve(n).facts.square is None for n in known_names() if n != "relu_squared")
 
 
 def test_parallel_hard_swish_neurons_can_cancel() -> None:

@@ -103,7 +103,7 @@ def test_every_kind_of_evidence_is_in_the_pool() -> None:
     kinds = {certified(name)[0].data["evidence"] for name in POOL}
     assert kinds >= {"flip", "matrix", "modular", "sumset", "trace", "coordinate"}
     rules = {certified(name)[0].rule for name in POOL}
-    assert rules == {Rule.SUBSET_CONDITION, Rule.MINIMAL_WIDTH}
+    assert rules == {Rule.SUBSET_CONDITION, Rule.MINIMAL_WIDTH, Rule.BOUNDED_RANK}
     assert {"twins", "basis_rows", "dual"} <= {a for n in POOL for a in certified(n)[0].arrays}
 
 
@@ -127,7 +127,8 @@ class Truth:
         if described != (b.activation_name, b.gated, b.norm.value, b.d, b.m):
             return False
         absorbs = self.width <= b.m
-        if c.rule not in (Rule.SUBSET_CONDITION, Rule.MINIMAL_WIDTH) or self.least is None:
+        rules = (Rule.SUBSET_CONDITION, Rule.MINIMAL_WIDTH, Rule.BOUNDED_RANK)
+        if c.rule not in rules or self.least is None:
             return False
         if c.scope != Scope.THIS_WIDTH:
             return False

@@ -70,7 +70,8 @@ class Smoothness(StrEnum):
 class Independence(StrEnum):
     """Which neurons are linearly independent, modulo affine functions and signs (§6).
 
-    As gates, with affine factors, they are then independent modulo polynomials (§9).
+    As gates, with affine factors, they are then independent modulo polynomials (§9), and so are
+    squared ReLU neurons without such factors.
 
     The uniqueness theorem behind a "no" holds for neurons that are pairwise distinct in
     this sense; two neurons that are not distinct can be merged or can trade linear parts.
@@ -95,6 +96,8 @@ class Facts:
     parity: Fraction | tuple[Fraction, ...] | None = None
     #: κ₀ with σ(z) + σ(−z) = κ₀ for all z.
     reflection: Fraction | None = None
+    #: κ₂ with σ(z) + σ(−z) = κ₂ z² for all z.
+    square: Fraction | None = None
     #: k ≥ 0 with σ(tz) = t^k σ(z) for all t > 0.
     homogeneity: Fraction | None = None
     #: σ(z) = a z + offset.
@@ -113,7 +116,10 @@ class Facts:
     independence: Independence = Independence.UNKNOWN
 
     def __post_init__(self) -> None:
-        for name in ("parity", "reflection", "homogeneity", "slope", "offset", "even_recession"):
+        for name in (
+            *("parity", "reflection", "square", "homogeneity", "slope", "offset"),
+            "even_recession",
+        ):
             value = getattr(self, name)
             if isinstance(value, int | float):
                 object.__setattr__(self, name, Fraction(value))
@@ -479,7 +485,12 @@ _TABLE: dict[str, Callable[..., Activation]] = {
         smoothness=Smoothness.PIECEWISE_LINEAR,
     ),
     "relu_squared": lambda: _power(
-        "relu_squared", 2, lambda z: np.maximum(z, 0) ** 2, smoothness=Smoothness.SPLINE
+        "relu_squared",
+        2,
+        lambda z: np.maximum(z, 0) ** 2,
+        square=ONE,
+        smoothness=Smoothness.SPLINE,
+        independence=Independence.HYPERPLANE,
     ),
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,
@@ -762,6 +773,14 @@ def contradiction(activation: Activation) -> tuple[str, float] | None:
                     f"reflection σ(z) + σ(−z) = {facts.reflection}",
                     plus + minus - float(facts.reflection),
                     scale,
+                )
+            )
+        if facts.square is not None:
+            equations.append(
+                (
+                    f"σ(z) + σ(−z) = {facts.square} z²",
+                    plus + minus - float(facts.square) * z * z,
+                    scale + z * z,
                 )
             )
         if facts.even:

@@ -78,6 +78,8 @@ class Rule(StrEnum):
     INVISIBLE_SKIP = ("invisible-skip", "theory §3, Theorem 29")
     SUBSET_CONDITION = ("subset-condition", "Mijoski & Karbevski 2026, Thm 8, 10; theory §4–§6")
     GATED_CONDITION = ("gated-condition", "theory §9, flipped gates")
+    SQUARED_CONDITION = ("squared-condition", "theory §9, Theorem 31")
+    BOUNDED_RANK = ("bounded-rank", "theory §6, Theorem 30")
     MINIMAL_WIDTH = ("minimal-width", "theory §6, minimal width theorem")
     UNDECIDED = ("undecided", "bounds only")
 

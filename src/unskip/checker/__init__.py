@@ -115,7 +115,13 @@ def _discarded(block: ResidualBlock) -> str:
 def _undecided(c: Certificate, block: ResidualBlock) -> str:
     if c.defect is None:
         return claims_nothing(c)
-    return by_gates(c, block) if block.gated else by_subsets(c, block)
+    return by_flips(c, block)
+
+
+def by_flips(c: Certificate, block: ResidualBlock) -> str:
+    """Neurons of constant parity, or units that leave more than a linear part when flipped."""
+    parity = None if block.gated else block.activation.parity_constants(block.m)
+    return by_subsets(c, block) if parity is not None and any(parity) else by_gates(c, block)
 
 
 _CHECKS: dict[Rule, Callable[[Certificate, ResidualBlock], str]] = {
@@ -132,5 +138,7 @@ _CHECKS: dict[Rule, Callable[[Certificate, ResidualBlock], str]] = {
     Rule.SUBSET_CONDITION: by_subsets,
     Rule.MINIMAL_WIDTH: by_subsets,
     Rule.GATED_CONDITION: by_gates,
+    Rule.SQUARED_CONDITION: by_gates,
+    Rule.BOUNDED_RANK: by_flips,
     Rule.UNDECIDED: _undecided,
 }

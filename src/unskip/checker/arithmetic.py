@@ -65,6 +65,8 @@ def spectral_norm(matrix: Array) -> float:
     Proved by a Cholesky factorisation that succeeds on the matrix less its own rounding errors
     (Demmel; Rump); infinite where it does not.
     """
+    if not matrix.size:
+        return 0.0
     x = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
     gram = x @ x.T
     n = len(gram)

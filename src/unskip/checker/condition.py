@@ -191,7 +191,7 @@ class Groups:
         return sorted(members for alike in forms.values() for members in alike)
 
     @cached_property
-    def _seen(self) -> npt.NDArray[np.bool_]:
+    def seen(self) -> npt.NDArray[np.bool_]:
         """Which output columns are not zero (centred: not constant)."""
         seen: npt.NDArray[np.bool_] = (self.down != (self.down[:1] if self.centred else 0.0)).any(0)
         return seen
@@ -203,7 +203,7 @@ class Groups:
     def _is_visible(self, members: list[int]) -> bool:
         """Whether the output columns of a group, scaled to one row, do not cancel."""
         if len(members) == 1:
-            return bool(self._seen[members[0]])
+            return bool(self.seen[members[0]])
         lead = int(np.abs(self.rows[members[0]]).argmax())
         scales = [abs(Fraction(self.rows[j, lead])) for j in members]
         entries = [

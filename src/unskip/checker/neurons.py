@@ -9,6 +9,7 @@ import numpy as np
 
 from unskip.blocks import ResidualBlock
 from unskip.certificates import Answer, Certificate, Rule, Scope
+from unskip.checker.bounded import require_left_over
 from unskip.checker.condition import Condition, Groups, leaves_something, parity, remainder
 from unskip.checker.evidence import DETAILS, EVIDENCE, Shown, check_defect
 from unskip.checker.requirements import (
@@ -46,6 +47,8 @@ def by_subsets(c: Certificate, block: ResidualBlock) -> str:
     ):
         refuse(f"it is proved to be {proved}, which is not what it states")
     flips = c.data.get("evidence") == "flip"
+    if (c.rule == Rule.BOUNDED_RANK) != ("left" in c.data and c.answer == Answer.NOT_ABSORBABLE):
+        refuse("its rule is not the one that its data are for")
     if c.answer == Answer.ABSORBABLE:
         if flips != (c.rule == Rule.SUBSET_CONDITION):
             refuse("its rule is not the one that absorbs")
@@ -83,7 +86,7 @@ def _width_bounds(
             "evidence",
             *extra,
             *(("exhaustive", "constant") if exhaustive else ()),
-            *(("rank",) if "rank" in c.data else ()),
+            *(key for key in ("rank", "left") if key in c.data),
         ),
         {
             "achieved",
@@ -121,6 +124,11 @@ def _width_bounds(
         if type(claimed) is not int or claimed > least_rank(condition, groups, shown):
             refuse("its lower bound of the rank is not proved")
         lower = float(groups.n + claimed if groups.unique else 0)
+    if "left" in c.data:
+        rows = block.w_up[groups.seen].astype(np.float64)
+        if not groups.unique or len(set(condition.kappa)) > 1:
+            refuse("the bounded rank says nothing here")
+        lower = max(lower, groups.n + 2.0 * require_left_over(c, block, rows))
     if exhaustive:
         if c.data["exhaustive"] is not True or not groups.unique or math.isinf(upper):
             refuse("the minimal width theorem does not apply")
@@ -128,7 +136,7 @@ def _width_bounds(
         search = Exhaustive(condition, groups, constant=may_be_constant)
         upper = min(upper, groups.n + search.attained(c))
         below = c.width.lower - groups.n
-        if below > refuted and search.excludes(below):
+        if below > max(refuted, lower - groups.n) and search.excludes(below):
             lower = c.width.lower
     return lower, upper
 

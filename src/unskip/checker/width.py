@@ -60,6 +60,7 @@ def least_rank(condition: Condition, groups: Groups, shown: Shown) -> int:
     share = (groups.sign < 0).astype(np.float64)
     share[members] = 0.5
     weighted = condition.down * condition.k
+    members = members[weighted[:, members].any(axis=0) & condition.up[members].any(axis=1)]
     centre = condition.centre(condition.a + (weighted * share) @ condition.up)
     left, right = condition.centre(weighted[:, members]), condition.up[members]
     ratio = np.linalg.norm(right, axis=1) / np.linalg.norm(left, axis=0)

@@ -4,13 +4,15 @@
 - ``impossibility.py``: the unconditional rules, and affine blocks
 - ``invisible.py``: skips that the output does not show
 - ``neurons.py``, ``merging.py``: which neurons are one, and the condition over such groups
-- ``ungated.py``, ``gated.py``: what follows, for blocks without and with gates
+- ``ungated.py``: what follows for parity-linear blocks without gates; ``gated.py`` for gates and
+  squares, whose flips ``units.py`` describes
 - ``subset.py``: the cascade that decides the condition, by
   ``dual.py`` (certificates of "no subset", with outward error bounds),
   ``gram.py`` (the quadratic algebra), ``box.py`` (the best dual), ``exact.py`` and
   ``modular.py`` (integers and residues), ``sumset.py`` (every subset of few groups),
   ``lattice.py`` (a set among dependent terms)
-- ``width.py``, ``rank.py``: bounds of the width; ``minimal.py``: its value for small blocks
+- ``width.py``, ``rank.py``, ``bounded.py``: bounds of the width; ``minimal.py``: its value for
+  small blocks
 - ``finding.py``: what each part concludes
 """
 
@@ -63,8 +65,9 @@ def _find(question: Question, *, quick: bool) -> Finding:
     """The first part of the procedure that has something to say."""
     finding = unconditional(question) or affine(question)
     if finding is None and not question.block.norm.in_front:
-        decide_by = by_gates if question.block.gated else by_subsets
-        finding = decide_by(question, quick=quick)
+        if not question.block.gated:
+            finding = by_subsets(question, quick=quick)
+        finding = finding or by_gates(question, quick=quick)
     if finding is None or finding.answer is Answer.UNKNOWN:
         finding = invisible(question) or finding
     return finding or undecided(_why_not_covered(question))

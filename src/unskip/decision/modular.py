@@ -84,13 +84,15 @@ def reduced_residues(merged: Merged) -> tuple[Residues, Residues, Residues]:
     up, skip = residues(c.up), residues(c.a)
     if merged.neurons.distinct:
         return down, up, skip
-    if merged.paired is not None:
-        m = merged.n
-        kappa = fraction_residues(c.kappa)[:, None]
-        return residues(c.down[:, :m]), (kappa[:m] * up[:m] + kappa[m:] * up[m:]) % PRIME, skip
     turned = merged.turned
     if turned.size:
         skip = (skip + matmul_mod(down[:, turned], up[turned])) % PRIME
+    if merged.paired is not None:
+        first = merged.neurons.representatives
+        second = first + c.m // 2
+        kappa = fraction_residues(c.kappa)[:, None]
+        rows = (kappa[first] * up[first] + kappa[second] * up[second]) % PRIME
+        return residues(c.down[:, first]), rows, skip
     columns = []
     for members in merged.neurons.groups:
         first = members[0]

@@ -80,9 +80,7 @@ def group(question: Question) -> Neurons:
         if kind is Independence.DIRECTION:
             obstacle = _parallel_obstacle(up, rows, alive)
     for members in several:
-        first = rows[members[0]]
-        pivot = int(np.argmax(np.abs(first)))
-        orientation[members] = np.sign(rows[members, pivot] * np.sign(first[pivot]))
+        _orient(orientation, rows, members)
     grouped = np.zeros(block.m, dtype=bool)
     for members in several:
         grouped[members] = True
@@ -99,19 +97,31 @@ def group(question: Question) -> Neurons:
     return Neurons(block.m, tuple(groups), tuple(several), orientation, obstacle, constants)
 
 
-def coincident(rows: Array, bias: Array, kind: Independence) -> tuple[int, int] | None:
-    """Two rows with biases that coincide in the given sense, if any do; none is zero."""
+def coincident(
+    rows: Array, bias: Array, kind: Independence, among: Members
+) -> tuple[list[Members], npt.NDArray[np.int64]]:
+    """The sets of several rows, none zero, that coincide in the given sense; and ±1 for every
+    row, by whether it points as the first of its set."""
     full = np.column_stack([rows, bias])
-    every = np.arange(len(rows))
-    match kind:
-        case Independence.HYPERPLANE:
-            found = _parallel(full, every)
-        case Independence.DIRECTION:
-            found = _parallel(rows, every)
-        case _:
-            found = _equal_up_to_sign(full, every)
-    members = next(found, None)
-    return None if members is None else (int(members[0]), int(members[1]))
+    compared = rows if kind is Independence.DIRECTION else full
+    find = _equal_up_to_sign if kind is Independence.SIGN else _parallel
+    several = list(find(compared, among))
+    orientation = np.ones(len(rows), dtype=np.int64)
+    for members in several:
+        _orient(orientation, compared, members)
+    return several, orientation
+
+
+def parallel_classes(rows: Array) -> int:
+    """How many of these rows, none zero, are left if multiples of each other count once."""
+    several = _parallel(rows, np.arange(len(rows)))
+    return len(rows) - sum(members.size - 1 for members in several)
+
+
+def _orient(orientation: npt.NDArray[np.int64], rows: Array, members: Members) -> None:
+    first = rows[members[0]]
+    pivot = int(np.argmax(np.abs(first)))
+    orientation[members] = np.sign(rows[members, pivot] * np.sign(first[pivot]))
 
 
 def seen(down: Array, *, centred: bool) -> npt.NDArray[np.bool_]:

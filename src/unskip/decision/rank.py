@@ -36,6 +36,8 @@ def least(merged: Merged, evidence: Evidence) -> int:
     kappa = condition.kappa_float
     down = condition.down * kappa
     middle = condition.project(condition.a + (down * half) @ condition.up)
+    present = down[:, members].any(axis=0) & condition.up[members].any(axis=1)
+    members = members[present]  # other terms are zero
     moved, rows = condition.project(down[:, members]), condition.up[members]
     widths, heights = np.linalg.norm(rows, axis=1), np.linalg.norm(moved, axis=0)
     if not (widths.all() and heights.all()):
@@ -67,6 +69,8 @@ def norm_upper(matrix: Array) -> float:
 
     For G = XXᵀ ≈ QΛQᵀ:  λ_max(G) ≤ max|Λ|·‖QᵀQ‖ + ‖G − QΛQᵀ‖_F, rounding included.
     """
+    if not matrix.size:
+        return 0.0
     x = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
     gram = x @ x.T
     values, vectors = np.linalg.eigh(gram)

@@ -76,7 +76,7 @@ def search(merged: Merged, *, quick: bool, verify: Verify | None = None) -> Outc
             if verify(chosen):
                 return _satisfied(chosen)
     if merged.n == 0:
-        return _nothing_to_choose(merged)
+        return _nothing_to_choose(merged, verify)
     sizes = dual.Magnitudes(condition)
     achieved = np.zeros(merged.n, dtype=bool)
     if not sizes.trusted:  # too large or too small for error bounds: exact arithmetic only
@@ -92,12 +92,14 @@ def search(merged: Merged, *, quick: bool, verify: Verify | None = None) -> Outc
     return _exactly(merged, achieved, sizes, verify)
 
 
-def _nothing_to_choose(merged: Merged) -> Outcome:
-    """No visible neurons: the block is affine, and A' is what is left of it."""
+def _nothing_to_choose(merged: Merged, verify: Verify) -> Outcome:
+    """No visible neurons: A' is what is left of the skip."""
     left = merged.lift(np.zeros(0, dtype=bool))
-    if satisfies(merged.original, left):
+    if verify(left):
         return _satisfied(left)
     nothing = np.zeros(0, dtype=np.int64)  # whose defect is exactly 1
+    if satisfies(merged.original, left):
+        return Outcome(None, False, Interval(0.0, 1.0), nothing)
     return Outcome(None, True, Interval(0.0, 1.0), nothing, {"evidence": "affine"})
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
 import numpy.typing as npt
 
 from unskip.certificates import Answer, Interval, Rule, Scope
-from unskip.decision import minimal, rank, width
+from unskip.decision import bounded, minimal, rank, width
 from unskip.decision.finding import EVIDENCE, Finding, undecided
 from unskip.decision.merging import Merged
-from unskip.decision.neurons import Neurons, group
+from unskip.decision.neurons import Neurons, group, seen
 from unskip.decision.question import Question, SubsetCondition
 from unskip.decision.subset import Outcome, search
 
@@ -30,6 +30,7 @@ def by_subsets(question: Question, *, quick: bool) -> Finding | None:
     outcome = search(merged, quick=quick)
     rows, columns = width.independent_rows(condition.up, neurons.representatives)
     known = _width_bounds(question, merged, outcome, rows.size, quick=quick)
+    known = _with_unread(question, merged, outcome, known)
     arrays = dict(outcome.arrays)
     if known.twins is not None and known.flipped is not None:
         arrays |= {"twins": known.twins.astype(np.int32), "flipped": known.flipped.astype(np.int32)}
@@ -91,6 +92,21 @@ def _width_bounds(
     return _Known(Interval(lower, min(upper, widest)), data, by_basis=True)
 
 
+def _with_unread(question: Question, merged: Merged, outcome: Outcome, known: _Known) -> _Known:
+    """Twice for every direction of the skip that no neuron reads (Theorem 30)."""
+    theorem = merged.neurons.obstacle is None and question.norm_obstacle is None
+    if outcome.subset is not None or not theorem or len(set(merged.original.kappa)) > 1:
+        return known
+    block = question.block
+    visible = seen(block.w_down.astype(np.float64), centred=question.centred)
+    left = bounded.left_over(question, block.w_up[visible].astype(np.float64))
+    lower = merged.n + 2 * left
+    if not left or lower < min(known.width.lower, block.m + 1):
+        return known
+    width = Interval(max(lower, known.width.lower), known.width.upper)
+    return replace(known, width=width, data={**known.data, "left": left})
+
+
 def _exactly(
     merged: Merged, most: int, spare: int, data: dict[str, int | str | bool], *, constant: bool
 ) -> _Known | None:
@@ -119,6 +135,10 @@ def _conclude(
     m, n = question.block.m, neurons.count
     lower, upper = known.width
     shape = "" if neurons.distinct else f"its {m} neurons amount to {n}; "
+    left = int(known.data.get("left", 0))
+    if n + 2 * left > m:
+        reason = f"the skip carries {left} directions that no neuron reads, and each takes two more"
+        return Answer.NOT_ABSORBABLE, Rule.BOUNDED_RANK, shape + reason
     if outcome.subset is not None:
         reason = f"flipping {outcome.subset.size} of {m} neurons reproduces the skip exactly"
         return Answer.ABSORBABLE, Rule.SUBSET_CONDITION, shape + reason
