@@ -37,6 +37,8 @@ def meaning(certificate: Certificate) -> str:
         told = f"{told} {_EXHAUSTIVE}".strip()
     elif "rank" in certificate.data:
         told = f"{told} {_RANK}".strip()
+    if "left" in certificate.data:
+        told = f"{told} {_LEFT}".strip()
     return told.format(**_figures(certificate)) or "docs/certificates.md says how to read it."
 
 
@@ -117,6 +119,7 @@ def _figures(certificate: Certificate) -> Mapping[str, str]:
         "chosen": count(chosen, "unit" if certificate.gated else "neuron"),
         "neuron": str(data.get("neuron", "")),
         "rank": str(data.get("rank", "")),
+        "left": count(int(data.get("left", 0)), "direction"),
     }
 
 
@@ -206,6 +209,10 @@ _BY_EVIDENCE = {
 _EXHAUSTIVE = (
     "Every choice of orientations and of second neurons that would take fewer neurons than the "
     "stated least width is tried and excluded."
+)
+_LEFT = (
+    "The skip carries {left} that the weights of the branch do not read, so neither flips nor "
+    "second neurons can make up for them. Ranks of the weights and of the skip prove it."
 )
 _RANK = (
     "Neurons that coincide act as one; the linear part that is left has rank at least {rank} "
