@@ -49,6 +49,7 @@ class Audit:
     sources: tuple[BlockSource, ...]
     inner: bool
     quick: bool
+    tolerance: float | None = None
     _done: list[BlockReport] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -64,7 +65,7 @@ class Audit:
         began = time.perf_counter()
         block = read_block(source, inner=self.inner)
         label = source.name + (INNER if self.inner else "")
-        verdict = decide(block, quick=self.quick, label=label)
+        verdict = decide(block, quick=self.quick, tolerance=self.tolerance, label=label)
         names = ("b_up", "b_gate", "b_down")
         biases = tuple(name for name in names if getattr(block, name) is not None)
         seconds = time.perf_counter() - began
@@ -85,16 +86,22 @@ class Audit:
 
 
 def audit(
-    path: str | Path, *, blocks: str = "*", inner: bool = False, quick: bool = False
+    path: str | Path,
+    *,
+    blocks: str = "*",
+    inner: bool = False,
+    quick: bool = False,
+    tolerance: float | None = None,
 ) -> Audit:
     """Open a model and decide its blocks as the result is iterated.
 
     ``blocks`` selects by a glob on names; ``inner`` studies z ↦ z + MLP(z) in place of
-    x ↦ x + MLP(N(x)) for pre-norm blocks; ``quick`` stops at the first certificate.
+    x ↦ x + MLP(N(x)) for pre-norm blocks; ``quick`` stops at the first certificate;
+    ``tolerance`` is that of :func:`decide`.
     Raises :class:`ModelError` on files that cannot be read as a model.
     """
     model = open_model(path)
-    return Audit(model, model.select(blocks), inner, quick)
+    return Audit(model, model.select(blocks), inner, quick, tolerance)
 
 
 def read_block(source: BlockSource, *, inner: bool) -> ResidualBlock:

@@ -78,6 +78,10 @@ def audit_command(
     quick: Annotated[
         bool, typer.Option("--quick", help="Stop at the first certificate; looser bounds.")
     ] = False,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(metavar="ε", help="Also look for flips with ‖A + Σ_S R_j‖₂ ≤ ε."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing output.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -89,7 +93,7 @@ def audit_command(
     for file in filter(None, (json_file, html)):
         if file.is_dir() or not file.parent.is_dir():
             raise UnskipError(f"{file} cannot be a file: its directory is missing, or it is one")
-    result = audit(model, blocks=blocks, inner=inner, quick=quick)
+    result = audit(model, blocks=blocks, inner=inner, quick=quick, tolerance=tolerance)
     files = _save_certificates(_with_progress(result, quiet=quiet), certificates)
     if certificates is not None:
         remove_stale(certificates, keep=files.values())

@@ -6,7 +6,30 @@ from dataclasses import dataclass
 
 from unskip.certificates import Answer, Assumptions, Certificate, Interval, Rule, Scope
 
-__all__ = ["Verdict"]
+__all__ = ["Verdict", "Within"]
+
+
+@dataclass(frozen=True)
+class Within:
+    """Flips that meet the subset condition nearly, with proved bounds (theory §5, Theorem 41).
+
+    ``subset``: the neurons S to flip.  ``bound``: an upper bound of ‖Π(A + Σ_S R_j)‖₂.
+    ``offset``: one of the constant error, 0 where the replacement may have an output bias.
+    Never an exact answer: that is the verdict's ``answer``.
+    """
+
+    subset: tuple[int, ...]
+    bound: float
+    offset: float
+
+    def error(self, radius: float) -> float:
+        """‖F(x) − G(x)‖ is at most this for ‖x‖ ≤ ``radius``, G being F with S flipped.
+
+        F and G are compared before a following norm, and up to their mean if it is a LayerNorm.
+        """
+        if not radius >= 0:
+            raise ValueError(f"a ball has a radius of at least 0, not {radius}")
+        return (self.bound * radius + self.offset) * (1 + 2.0**-50)
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +41,7 @@ class Verdict:
     following norm keeps; ``None`` where the subset condition is not what decides.
     ``width``: encloses the neurons of the smallest residual-free MLP equal to the block;
     ``inf`` when no width suffices.  ``reason`` says why, in a sentence.
+    ``within``: flips that come within the tolerance asked for, if some were found.
     """
 
     answer: Answer
@@ -29,6 +53,7 @@ class Verdict:
     defect: Interval | None
     width: Interval
     certificate: Certificate
+    within: Within | None = None
 
     @property
     def reference(self) -> str:

@@ -13,10 +13,13 @@
   ``lattice.py`` (a set among dependent terms)
 - ``width.py``, ``rank.py``, ``bounded.py``: bounds of the width; ``minimal.py``: its value for
   small blocks
+- ``nearest.py``: sets that meet the condition to within a tolerance
 - ``finding.py``: what each part concludes
 """
 
 from __future__ import annotations
+
+from math import inf
 
 from unskip.blocks import ResidualBlock
 from unskip.certificates import Answer, Certificate
@@ -24,10 +27,11 @@ from unskip.decision.finding import Finding, undecided
 from unskip.decision.gated import by_gates
 from unskip.decision.impossibility import affine, unconditional
 from unskip.decision.invisible import invisible
+from unskip.decision.nearest import within
 from unskip.decision.question import Question
 from unskip.decision.ungated import by_subsets
-from unskip.errors import BlockError
-from unskip.verdict import Verdict
+from unskip.errors import BlockError, UnskipError
+from unskip.verdict import Verdict, Within
 
 __all__ = ["decide"]
 
@@ -38,13 +42,16 @@ def decide(
     hidden_bias: bool | None = None,
     output_bias: bool | None = None,
     quick: bool = False,
+    tolerance: float | None = None,
     label: str = "",
 ) -> Verdict:
     """Is the block equal to a residual-free one of the same kind and width?
 
     ``hidden_bias`` and ``output_bias`` say what the replacement may have; by default it has
     the kinds of bias that the block has.  ``quick`` stops at the first certificate instead
-    of computing the best bound of the defect.  ``label`` names the block in the certificate.
+    of computing the best bound of the defect.  With a ``tolerance`` ε > 0, flips with
+    ‖A + Σ_S R_j‖₂ ≤ ε are searched where none are exact; the answer stays the exact one, and
+    what is found is the verdict's ``within``.  ``label`` names the block in the certificate.
 
     The answer is proved, or it is ``unknown``.  Cost: O(md) where a fact of the activation
     decides; O(m²d + m³/3) time and 2m² numbers of memory for the subset condition.
@@ -58,7 +65,12 @@ def decide(
     if not isinstance(block, ResidualBlock):
         raise BlockError(f"decide() asks about a ResidualBlock, not a {type(block).__name__}")
     question = Question.of(block, hidden_bias=hidden_bias, output_bias=output_bias, label=label)
-    return _verdict(question, _find(question, quick=quick))
+    if tolerance is not None and not 0 < tolerance < inf:
+        raise UnskipError(f"a tolerance is a positive number, not {tolerance}")
+    finding, found = _find(question, quick=quick), None
+    if tolerance is not None:
+        finding, found = within(question, finding, tolerance)
+    return _verdict(question, finding, found)
 
 
 def _find(question: Question, *, quick: bool) -> Finding:
@@ -84,7 +96,7 @@ def _why_not_covered(question: Question) -> str:
     return f"{block.activation.name} with such biases is not decided yet"
 
 
-def _verdict(question: Question, finding: Finding) -> Verdict:
+def _verdict(question: Question, finding: Finding, found: Within | None) -> Verdict:
     block = question.block
     certificate = Certificate(
         block=question.label,
@@ -113,4 +125,5 @@ def _verdict(question: Question, finding: Finding) -> Verdict:
         defect=finding.defect,
         width=finding.width,
         certificate=certificate,
+        within=found,
     )

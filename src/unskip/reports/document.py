@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from unskip.audit import Audit, BlockReport
@@ -14,12 +15,22 @@ SCHEMA_VERSION = 1
 def audit_document(audit: Audit, certificates: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The whole audit; ``certificates`` maps block names to the files written for them."""
     files = certificates or {}
+    asked = {} if audit.tolerance is None else {"tolerance": audit.tolerance}
     return {
         "schema": SCHEMA_VERSION,
         "model": {"path": audit.model.path, "kind": audit.model.kind, **audit.model.description},
-        "blocks": [_block(report, files.get(report.name)) for report in audit],
+        **asked,
+        "blocks": [
+            _block(report, files.get(report.name)) | (_within(report) if asked else {})
+            for report in audit
+        ],
         "summary": audit.summary,
     }
+
+
+def _within(report: BlockReport) -> dict[str, Any]:
+    found = report.verdict.within
+    return {"within": None if found is None else asdict(found)}
 
 
 def _block(report: BlockReport, certificate: str | None) -> dict[str, Any]:
