@@ -21,5 +21,7 @@ from unskip.checker import check as check
 from unskip.decision import decide as decide
 from unskip.equivalence import compare as compare
 from unskip.errors import InvalidCertificate as InvalidCertificate
+from unskip.errors import NotAbsorbable as NotAbsorbable
 from unskip.errors import UnskipError as UnskipError
+from unskip.rewriting import absorb as absorb
 from unskip.verdict import Verdict as Verdict

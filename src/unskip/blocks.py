@@ -161,9 +161,10 @@ class _Block:
             value = getattr(self, name, None)
             if value is not None:
                 object.__setattr__(self, name, _as_weights(name, value))
-        if self.w_up.ndim != 2 or 0 in self.w_up.shape:
+        least = 0 if isinstance(self, PlainBlock) else 1  # a constant is a plain block
+        if self.w_up.ndim != 2 or self.w_up.shape[0] < least or not self.w_up.shape[1]:
             raise BlockError(
-                f"w_up has shape {self.w_up.shape}", hint="it must be (m, d), m, d ≥ 1"
+                f"w_up has shape {self.w_up.shape}", hint=f"it must be (m, d), m ≥ {least}, d ≥ 1"
             )
         self._check_shapes()
         if self.b_gate is not None and self.w_gate is None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from unskip.verdict import Verdict
+
 __all__ = [
     "ActivationError",
     "BlockError",
     "FactContradicted",
     "InvalidCertificate",
     "ModelError",
+    "NotAbsorbable",
     "NotReducible",
     "UnskipError",
 ]
@@ -56,6 +62,21 @@ class NotReducible(UnskipError):
     """A skip is singular or too ill conditioned to be divided out."""
 
     code = "not-reducible"
+
+
+class NotAbsorbable(UnskipError):
+    """No residual-free block of ``width`` neurons is known to equal the block: ``verdict``."""
+
+    code = "not-absorbable"
+
+    def __init__(self, verdict: Verdict, width: float) -> None:
+        lower, upper = verdict.width
+        known = "no width suffices" if lower == float("inf") else f"{upper:.0f} neurons suffice"
+        if lower < upper == float("inf"):
+            known = "no width is known to suffice"
+        super().__init__(f"not absorbed at width {width:.0f}: {verdict.reason}", hint=known)
+        self.verdict = verdict
+        self.width = width
 
 
 class ModelError(UnskipError):

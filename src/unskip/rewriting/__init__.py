@@ -1,0 +1,96 @@
+"""From a verdict to the residual-free block it promises.
+
+- ``ungated.py``, ``gated.py``, ``affine.py``: the exact constructions, one kind of block each
+- ``linear.py``: a linear map as few rank-one terms, which all of them need
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from unskip.blocks import PlainBlock, ResidualBlock
+from unskip.certificates import Answer, Rule
+from unskip.decision import decide
+from unskip.decision.question import Question
+from unskip.errors import BlockError, NotAbsorbable
+from unskip.rewriting import affine, gated, ungated
+from unskip.verdict import Verdict
+
+__all__ = ["absorb"]
+
+
+def absorb(
+    block: ResidualBlock,
+    *,
+    width: Literal["same", "minimal"] | int = "same",
+    hidden_bias: bool | None = None,
+    output_bias: bool | None = None,
+    verdict: Verdict | None = None,
+) -> PlainBlock:
+    """A residual-free block of the same kind that computes the same function.
+
+    ``width``: ``"same"`` is the block's own m; ``"minimal"`` is ``verdict.width.upper``, the
+    least that is known to suffice; a number is that many, neurons without output filling it
+    up.  ``hidden_bias`` and ``output_bias`` are those of :func:`unskip.decide`; ``verdict`` is its
+    answer for this block, if you have it.  The norm is not part of the result: behind a
+    LayerNorm, the outputs agree up to their mean, which it discards.
+
+    In exact arithmetic the function is the same.  Where neurons are only flipped, their
+    weights are exact and the output bias is rounded once; merged neurons and twins have new
+    output weights, rounded to float64.  O(md² + m²d) beyond the verdict.
+
+    Raises :class:`NotAbsorbable`, with the verdict, where that width is not known to suffice.
+
+        >>> block = ResidualBlock(w_up=[[1.0]], w_down=[[3.0]], activation="relu")
+        >>> absorb(block, width="minimal").w_down.tolist()     # x + 3 relu(x)
+        [[4.0, -1.0]]
+    """
+    if verdict is None:
+        verdict = decide(block, hidden_bias=hidden_bias, output_bias=output_bias)
+    assumptions = verdict.assumptions
+    question = Question.of(
+        block, hidden_bias=assumptions.hidden_bias, output_bias=assumptions.output_bias
+    )
+    wanted = _wanted(block, width, verdict)
+    if verdict.width.upper > wanted or (width == "same" and verdict.answer != Answer.ABSORBABLE):
+        raise NotAbsorbable(verdict, wanted)
+    flips = np.array(verdict.subset or (), dtype=np.int64)
+    by_flips = verdict.subset is not None and wanted >= block.m
+    if verdict.rule is Rule.LINEAR_RANK:
+        plain = affine.factorised(question, int(verdict.width.upper))
+    elif block.gated:
+        extra = int(verdict.width.upper) - block.m
+        plain = gated.flipped(question, flips) if by_flips else gated.bypassed(question, extra)
+    elif by_flips:
+        plain = ungated.flipped(question, flips)
+    else:
+        plain = ungated.widened(question, verdict)
+    return _padded(plain, wanted)
+
+
+def _wanted(block: ResidualBlock, width: str | int, verdict: Verdict) -> float:
+    match width:
+        case "same":
+            return block.m
+        case "minimal":
+            return verdict.width.upper
+        case int() if width >= 0:
+            return width
+    raise BlockError(f"width is {width!r}", hint='it must be "same", "minimal" or a number ≥ 0')
+
+
+def _padded(plain: PlainBlock, width: float) -> PlainBlock:
+    """With neurons that have no output, up to ``width`` of them."""
+    spare = int(width) - plain.m
+    if not spare:
+        return plain
+    changes = {}
+    for name, tensor in plain.tensors.items():
+        if name != "b_down":
+            along = [(0, 0)] * tensor.ndim
+            along[1 if name == "w_down" else 0] = (0, spare)
+            changes[name] = np.pad(tensor, along)
+    return replace(plain, **changes)

@@ -1,0 +1,220 @@
+"""Residual-free blocks that equal a parity-linear block: flipped, merged, with twins (§4–§7).
+
+Every group h of neurons keeps one neuron, k_h σ(±z_h).  What flipping leaves over is an affine
+map M x + const; a twin −z_h carries any term C z_h of it, two neurons v·x, −v·x carry a term
+in a new direction v, and the constant goes to the output bias or to a neuron of its own:
+
+    k σ(z) + C z = (k + C/κ) σ(z) − (C/κ) σ(−z).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+
+from unskip.blocks import PlainBlock
+from unskip.decision.merging import Merged
+from unskip.decision.neurons import group
+from unskip.decision.question import Question, SubsetCondition
+from unskip.rewriting.linear import Numbers, exactly, split
+from unskip.verdict import Verdict
+
+__all__ = ["flipped", "widened"]
+
+Array = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+Number = Callable[[Array], Numbers]
+
+#: Up to this many products the affine part is computed, and written on rows, in fractions.
+EXACT = 20_000
+
+
+def flipped(question: Question, subset: Indices) -> PlainBlock:
+    """The block with the neurons of ``subset`` flipped and without its skip (Theorem 11).
+
+    Only signs of ``w_up`` and ``b_up`` change, and the output bias, which is rounded once.
+    """
+    block = question.block
+    kappa = block.activation.parity_constants(block.m)
+    assert kappa is not None
+    w_up, b_up = block.w_up.copy(), None if block.b_up is None else block.b_up.copy()
+    w_up[subset] = -w_up[subset]
+    b_down = block.b_down
+    if b_up is not None:
+        b_up[subset] = -b_up[subset]
+        if question.assumptions.output_bias:
+            b_down = _shifted(block.bias("b_down"), block.w_down, block.bias("b_up"), kappa, subset)
+    return PlainBlock(
+        w_up=w_up, w_down=block.w_down, activation=block.activation, b_up=b_up, b_down=b_down
+    )
+
+
+def _shifted(
+    b_down: Array,
+    w_down: npt.NDArray[Any],
+    b_up: Array,
+    kappa: tuple[Fraction, ...],
+    subset: Indices,
+) -> Array:
+    """c + Σ_S κ_j b_j d_j, rounded once.  O(d|S|) fractions."""
+    chosen = [j for j in subset.tolist() if b_up[j]]
+    weights = [kappa[j] * Fraction(float(b_up[j])) for j in chosen]
+    rows = w_down[:, chosen].astype(np.float64).tolist()
+    sums = [sum(map(_product, weights, row), Fraction(c)) for c, row in zip(b_down, rows)]
+    return np.array([float(total) for total in sums])
+
+
+def _product(weight: Fraction, entry: float) -> Fraction:
+    return weight * Fraction(entry)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Which groups are flipped, which get a twin, and what else is added."""
+
+    flips: Indices  #: neurons
+    twins: Indices  #: groups
+    rank: int  #: new directions, of two neurons each
+    constant: bool  #: one neuron with u = 0
+
+
+def widened(question: Question, verdict: Verdict) -> PlainBlock:
+    """The residual-free block of ``verdict.width.upper`` neurons (Theorems 20 and 21).
+
+    O(md²) time for the choice of twins and the solve.  Twins are chosen for conditioning, by
+    pivoted QR of the normalised rows, so that coefficients stay of the size of the weights.
+    """
+    block = question.block
+    kappa = block.activation.parity_constants(block.m)
+    assert kappa is not None
+    merged = Merged(SubsetCondition.of(question, kappa), group(question))
+    plan = _plan(question, merged, verdict)
+    return _build(question, merged, plan)
+
+
+def _plan(question: Question, merged: Merged, verdict: Verdict) -> _Plan:
+    """What the certificate says of twins, or else the best conditioned ones."""
+    arrays, n = verdict.certificate.arrays, merged.n
+    first = merged.neurons.representatives
+    constants = merged.neurons.constants
+    if verdict.width.upper == n + constants and verdict.subset is not None:
+        return _Plan(np.array(verdict.subset, np.int64), first[:0], 0, constants)
+    chosen = np.isin(first, arrays.get("flipped", arrays["achieved"]))
+    flips = merged.lift(chosen)
+    spare = int(verdict.width.upper) - n - constants
+    if "basis_rows" in arrays:
+        size = arrays["basis_rows"].size
+        p, q = merged.original.a.shape
+        if 2 * p <= size + 2 * min(p, q - size):
+            return _Plan(flips, first[:0], p, constants)
+        rows = merged.original.up[first]
+        return _Plan(flips, _well_conditioned(rows, size), (spare - size) // 2, constants)
+    twins = np.flatnonzero(np.isin(first, arrays.get("twins", first[:0])))
+    constant = bool(verdict.certificate.data.get("constant", False))
+    return _Plan(flips, twins, (spare - twins.size - constant) // 2, constant or constants)
+
+
+def _well_conditioned(rows: Array, size: int) -> Indices:
+    """``size`` rows whose directions are as independent as pivoted QR finds."""
+    normed = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    order = scipy.linalg.qr(normed.T, mode="r", pivoting=True)[1]
+    return np.sort(order[:size]).astype(np.int64)
+
+
+def _build(question: Question, merged: Merged, plan: _Plan) -> PlainBlock:
+    block, assumptions = question.block, question.assumptions
+    d, first, twins = block.d, merged.neurons.representatives, plan.twins
+    full = np.column_stack([block.w_up.astype(np.float64), block.bias("b_up")])
+    small = full.size * d <= EXACT
+    number = exactly if small else np.asarray
+    kappa = block.activation.facts.parity
+    assert isinstance(kappa, Fraction)
+    divisor = kappa if small else float(kappa)
+
+    left = _left_over(question, merged, full, plan.flips, number)
+    signs = np.where(np.isin(first, plan.flips), -1.0, 1.0)
+    kept = number(full[first] * signs[:, None])
+    columns = _outputs(merged, full, number)
+    # the constant is left to the output bias, or is one more column to be matched
+    matched = d + (not assumptions.output_bias)
+    rows = kept[twins]
+    if plan.constant:
+        rows = np.vstack([rows, number(np.eye(d + 1)[-1:])])
+    terms = split(left[:, :matched], rows[:, :matched], plan.rank, scale=_scale(merged))
+    share, new = terms.columns[:, : twins.size] / divisor, terms.new_columns / divisor
+    columns[:, twins] += share
+    directions = np.zeros((len(new.T), d + 1), dtype=kept.dtype)
+    directions[:, :matched] = terms.new_rows
+    hidden = [kept, -kept[twins], directions, -directions]
+    down = [columns, -share, new, -new]
+    constant = left[:, -1] + _dead_output(question, full, number)
+    if plan.constant:
+        row, value = _constant_neuron(question)
+        hidden.append(row)
+        carried = terms.columns[:, -1] + _dead_output(question, full, number)
+        down.append((carried / value)[:, None])
+    w_up = np.vstack(hidden).astype(np.float64)
+    b_down = None
+    if assumptions.output_bias:
+        b_down = (constant - terms.columns @ rows[:, -1]).astype(np.float64)
+    return PlainBlock(
+        w_up=w_up[:, :-1],
+        w_down=np.hstack(down).astype(np.float64),
+        activation=block.activation,
+        b_up=w_up[:, -1] if assumptions.hidden_bias else None,
+        b_down=b_down,
+    )
+
+
+def _left_over(
+    question: Question, merged: Merged, full: Array, flips: Indices, number: Number
+) -> Numbers:
+    """[A | c] + Σ κ_j d_j [u_j | b_j] over the flipped neurons; centred where outputs are."""
+    block = question.block
+    start = number(np.column_stack([block.skip_matrix, block.bias("b_down")]))
+    kappa = np.array([merged.original.kappa[j] for j in flips.tolist()], dtype=object)
+    weights = number(block.w_down[:, flips].astype(np.float64))
+    left = start + (weights * kappa.astype(weights.dtype)) @ number(full[flips])
+    return left - left.sum(axis=0) / len(left) if question.centred else left
+
+
+def _outputs(merged: Merged, full: Array, number: Number) -> Numbers:
+    """k_h = Σ |t_j| d_j, where (u_j, b_j) = t_j times the row of the first of its group."""
+    down = merged.original.down
+    columns = number(down[:, merged.neurons.representatives])
+    for h, members in enumerate(merged.neurons.groups):
+        if members.size > 1:
+            pivot = int(np.argmax(np.abs(full[members[0]])))
+            sizes = exactly(np.abs(full[members, pivot])) / Fraction(abs(full[members[0], pivot]))
+            columns[:, h] = (exactly(down[:, members]) @ sizes).astype(columns.dtype)
+    return columns
+
+
+def _dead_output(question: Question, full: Array, number: Number) -> Numbers:
+    """Σ σ(b_j) d_j over the neurons with u_j = 0."""
+    block = question.block
+    dead = np.flatnonzero(~full[:, :-1].any(axis=1))
+    values = number(block.activation(full[dead, -1]))
+    return np.asarray(number(block.w_down[:, dead].astype(np.float64)) @ values)
+
+
+def _constant_neuron(question: Question) -> tuple[Array, float]:
+    """A row with u = 0, and the value of its neuron, which is not 0 as κ is not."""
+    row = np.zeros((1, question.block.d + 1))
+    if question.assumptions.hidden_bias:
+        values = question.block.activation(np.array([1.0, -1.0]))
+        row[0, -1] = 1.0 if abs(values[0]) >= abs(values[1]) else -1.0
+    return row, float(question.block.activation(row[0, -1:])[0])
+
+
+def _scale(merged: Merged) -> float:
+    """The size of the skip and of what flips add to it."""
+    condition = merged.original
+    terms = np.abs(condition.down).max(axis=0) * np.abs(condition.up).max(axis=1)
+    return float(np.abs(condition.a).max() + terms.sum(initial=0.0))
