@@ -146,6 +146,13 @@ class Activation:
         with np.errstate(over="ignore"):  # in an intermediate, infinity gives the right limit
             return self.function(np.asarray(z, dtype=np.float64))
 
+    @property
+    def any_width(self) -> Activation:
+        """The same for any number of neurons: equal slopes, one a neuron, become one for all."""
+        if self.slopes is None or len(set(self.slopes)) > 1:
+            return self
+        return replace(self, slopes=self.slopes[:1])
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Activation):
             return NotImplemented

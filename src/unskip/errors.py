@@ -74,7 +74,8 @@ class NotAbsorbable(UnskipError):
         known = "no width suffices" if lower == float("inf") else f"{upper:.0f} neurons suffice"
         if lower < upper == float("inf"):
             known = "no width is known to suffice"
-        super().__init__(f"not absorbed at width {width:.0f}: {verdict.reason}", hint=known)
+        at = f" at width {width:.0f}" if width < float("inf") else ""
+        super().__init__(f"not absorbed{at}: {verdict.reason}", hint=known)
         self.verdict = verdict
         self.width = width
 

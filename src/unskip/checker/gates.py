@@ -216,8 +216,12 @@ def _linear_cost(c: Certificate, block: ResidualBlock) -> float:
     """
     if not block.gated:
         return 4 if c.assumptions.hidden_bias else math.inf
-    biased = block.b_gate is not None and c.assumptions.hidden_bias
-    return 1 if biased or block.activation.facts.value_at_zero != 0 else math.inf
+    if c.assumptions.hidden_bias:
+        return 1
+    assert block.up_activation is not None
+    constants = bool(block.up_activation.facts.offset) or bool(block.bias("b_down").any())
+    undone = c.assumptions.output_bias or not constants
+    return 1 if undone and block.activation.facts.value_at_zero != 0 else math.inf
 
 
 def _require_flips(

@@ -50,7 +50,11 @@ def by_gates(question: Question, *, quick: bool) -> Finding | None:
     everything = condition.merged(np.arange(question.block.m), classes.turned[:0])
     outcome = search(everything, quick=quick, verify=condition.satisfied)
     counted, bounding = outcome, everything
-    if outcome.subset is None and not classes.distinct and classes.obstacle is None:
+    if (
+        outcome.subset is None
+        and classes.alone.size < question.block.m
+        and classes.obstacle is None
+    ):
         bounding = condition.merged(classes.alone, classes.turned)
         counted = search(bounding, quick=quick, verify=condition.satisfied)
     if counted.subset is not None:
@@ -104,12 +108,12 @@ def _bounded(
             data["left"] = beyond = unread
             rule = Rule.BOUNDED_RANK
         lower = n + max(0, beyond - classes.linear)
-    upper = classes.used + units.linear_cost * d
+    upper = classes.computing.size + units.linear_cost * d
     refused = lower > m
     what = _WHAT[units.rule]
     if rule is Rule.BOUNDED_RANK and refused:
         reason = f"the skip carries {data['left']} directions that the {what} do not read"
-    elif refused and classes.distinct:
+    elif refused and n == m:
         reason = f"no set of {what}, flipped, adds up to the skip "
         reason += f"({EVIDENCE[str(counted.data['evidence'])]}), and they are pairwise distinct, "
         reason += "so nothing else could"

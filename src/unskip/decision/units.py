@@ -67,21 +67,23 @@ class Units:
         if not isinstance(kappa, Fraction) or not kappa:
             return None
         gate, b_gate = block.w_gate.astype(np.float64), block.bias("b_gate")
-        constant = (block.b_gate is not None and biased) or facts.value_at_zero != 0
+        # a gate that is a constant other than 0, and a value without a shift that cannot be undone
+        undone = question.assumptions.output_bias or not (
+            value.facts.offset or block.bias("b_down").any()
+        )
+        constant = biased or (facts.value_at_zero != 0 and undone)
         cost, rule = (1 if constant else inf), Rule.GATED_CONDITION
         return cls(gate, b_gate, up, offset, kappa, quadratic, kind, f"{name} gates", rule, cost)
 
 
 @dataclass(frozen=True)
 class Classes:
-    """Units by their gates; those that compute nothing are in none of the fields."""
+    """Units by their gates; those that compute nothing are in no field."""
 
-    m: int
     alone: Members  #: visible, with a gate of their own
     turned: Members  #: of those that share a gate, the ones that point against the first
-    shared: int  #: how many units share a gate
-    flat: int  #: units with a constant gate
-    linear: int  #: of these, the ones that may have a linear part
+    computing: Members  #: all units that compute something
+    linear: int  #: of these, the ones with a constant gate that may have a linear part
     obstacle: str | None  #: why no uniqueness theorem applies, if so
 
     @classmethod
@@ -95,10 +97,10 @@ class Classes:
         alive = np.flatnonzero(used & gated)
         flat = used & ~gated
         matters = units.value.any(axis=1) if units.quadratic else flat
-        counts = int(np.count_nonzero(flat)), int(np.count_nonzero(flat & matters))
+        counts = np.flatnonzero(used), int(np.count_nonzero(flat & matters))
         if units.kind is Independence.UNKNOWN:
             unknown = f"no uniqueness theorem is known for {units.name}"
-            return cls(m, np.arange(m), alive[:0], 0, *counts, unknown)
+            return cls(np.arange(m), alive[:0], *counts, unknown)
         several, orientation = coincident(units.gate, units.bias, units.kind, alive)
         sharing = np.zeros(m, dtype=bool)
         for members in several:
@@ -106,14 +108,4 @@ class Classes:
         turned = np.flatnonzero(sharing & (orientation < 0))
         alone = alive[~sharing[alive]]
         obstacle = question.norm_obstacle
-        return cls(m, alone, turned, int(sharing.sum()), *counts, obstacle)
-
-    @property
-    def distinct(self) -> bool:
-        """Whether all units are visible and alone."""
-        return self.alone.size == self.m
-
-    @property
-    def used(self) -> int:
-        """The units that compute something."""
-        return self.alone.size + self.shared + self.flat
+        return cls(alone, turned, *counts, obstacle)

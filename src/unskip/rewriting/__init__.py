@@ -1,22 +1,24 @@
 """From a verdict to the residual-free block it promises.
 
-- ``ungated.py``, ``gated.py``, ``affine.py``: the exact constructions, one kind of block each
+- ``ungated.py``, ``units.py``, ``affine.py``: the exact constructions, one kind of block each
 - ``linear.py``: a linear map as few rank-one terms, which all of them need
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from unskip.activations import prelu
 from unskip.blocks import PlainBlock, ResidualBlock
-from unskip.certificates import Answer, Rule
+from unskip.certificates import Rule
 from unskip.decision import decide
 from unskip.decision.question import Question
-from unskip.errors import BlockError, NotAbsorbable
-from unskip.rewriting import affine, gated, ungated
+from unskip.errors import BlockError, NotAbsorbable, UnskipError
+from unskip.rewriting import affine, ungated, units
 from unskip.verdict import Verdict
 
 __all__ = ["absorb"]
@@ -42,7 +44,8 @@ def absorb(
     weights are exact and the output bias is rounded once; merged neurons and twins have new
     output weights, rounded to float64.  O(md² + m²d) beyond the verdict.
 
-    Raises :class:`NotAbsorbable`, with the verdict, where that width is not known to suffice.
+    Raises :class:`NotAbsorbable`, with the verdict, where that width is not known to suffice,
+    and :class:`UnskipError` where float64 cannot hold the result.
 
         >>> block = ResidualBlock(w_up=[[1.0]], w_down=[[3.0]], activation="relu")
         >>> absorb(block, width="minimal").w_down.tolist()     # x + 3 relu(x)
@@ -55,20 +58,25 @@ def absorb(
         block, hidden_bias=assumptions.hidden_bias, output_bias=assumptions.output_bias
     )
     wanted = _wanted(block, width, verdict)
-    if verdict.width.upper > wanted or (width == "same" and verdict.answer != Answer.ABSORBABLE):
+    if not math.isfinite(verdict.width.upper) or verdict.width.upper > wanted:
         raise NotAbsorbable(verdict, wanted)
+    try:
+        with np.errstate(all="ignore"):  # what is not finite is refused by the plain block
+            plain = _construct(question, verdict, wanted)
+    except (OverflowError, np.linalg.LinAlgError, BlockError) as error:
+        raise UnskipError(f"the plain block does not fit in float64: {error}") from None
+    return _padded(plain, wanted)
+
+
+def _construct(question: Question, verdict: Verdict, wanted: float) -> PlainBlock:
+    block, least = question.block, int(verdict.width.upper)
     flips = np.array(verdict.subset or (), dtype=np.int64)
     by_flips = verdict.subset is not None and wanted >= block.m
     if verdict.rule is Rule.LINEAR_RANK:
-        plain = affine.factorised(question, int(verdict.width.upper))
-    elif block.gated:
-        extra = int(verdict.width.upper) - block.m
-        plain = gated.flipped(question, flips) if by_flips else gated.bypassed(question, extra)
-    elif by_flips:
-        plain = ungated.flipped(question, flips)
-    else:
-        plain = ungated.widened(question, verdict)
-    return _padded(plain, wanted)
+        return affine.factorised(question, least)
+    if block.gated or block.activation.facts.square:
+        return units.flipped(question, flips) if by_flips else units.bypassed(question)
+    return ungated.flipped(question, flips) if by_flips else ungated.widened(question, verdict)
 
 
 def _wanted(block: ResidualBlock, width: str | int, verdict: Verdict) -> float:
@@ -87,10 +95,13 @@ def _padded(plain: PlainBlock, width: float) -> PlainBlock:
     spare = int(width) - plain.m
     if not spare:
         return plain
-    changes = {}
+    changes: dict[str, Any] = {}
     for name, tensor in plain.tensors.items():
         if name != "b_down":
             along = [(0, 0)] * tensor.ndim
             along[1 if name == "w_down" else 0] = (0, spare)
             changes[name] = np.pad(tensor, along)
+    slopes = plain.activation.slopes
+    if slopes is not None and len(slopes) > 1:
+        changes["activation"] = prelu([*slopes, *slopes[:1] * spare])
     return replace(plain, **changes)

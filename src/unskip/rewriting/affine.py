@@ -24,18 +24,18 @@ def factorised(question: Question, rank: int) -> PlainBlock:
     a = slope if small else float(slope)
     rows = number(np.column_stack([block.w_up.astype(np.float64), block.bias("b_up")]))
     total = number(np.column_stack([block.skip_matrix, block.bias("b_down")]))
-    total = total + (number(block.w_down.astype(np.float64)) * a) @ rows
+    total = total + number(block.w_down.astype(np.float64)) @ rows * np.array(a)
     if question.centred:
         total = total - total.sum(axis=0) / len(total)
     matched = block.d + (not assumptions.output_bias)
-    scale = float(np.abs(total).max())
+    scale = np.abs(total).max()
     terms = split(total[:, :matched], total[:0, :matched], rank, scale=scale)
     w_up = np.zeros((len(terms.new_rows), block.d + 1))
     w_up[:, :matched] = terms.new_rows.astype(np.float64)
     return PlainBlock(
         w_up=w_up[:, :-1],
         w_down=(terms.new_columns / a).astype(np.float64),
-        activation=block.activation,
+        activation=block.activation.any_width,
         b_up=w_up[:, -1] if assumptions.hidden_bias else None,
         b_down=total[:, -1].astype(np.float64) if assumptions.output_bias else None,
     )

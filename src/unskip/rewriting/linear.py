@@ -24,6 +24,8 @@ Numbers = npt.NDArray[Any]
 
 #: A map is split in float64 only if its terms add up to it this well.
 LARGEST_RESIDUAL = 1e-9
+#: Terms this much larger than what they add up to would lose as much of float64's precision.
+LARGEST_GROWTH = 1 << 20
 
 
 class Split(NamedTuple):
@@ -31,10 +33,10 @@ class Split(NamedTuple):
 
     columns: Numbers  #: (p, t)
     new_columns: Numbers  #: (p, r)
-    new_rows: Numbers  #: (r, q): rows of the matrix
+    new_rows: Numbers  #: (r, q): rows of the matrix, times powers of two
 
 
-def split(matrix: Numbers, rows: Numbers, rank: int, *, scale: float) -> Split:
+def split(matrix: Numbers, rows: Numbers, rank: int, *, scale: Any) -> Split:
     """Write ``matrix`` (p, q) on independent ``rows`` (t, q) and ``rank`` of its own rows.
 
     ``rank`` must be at least the rank of the matrix modulo the span of ``rows``.  In float64 the
@@ -42,9 +44,14 @@ def split(matrix: Numbers, rows: Numbers, rank: int, *, scale: float) -> Split:
     computed from.  O(pq(t + rank)).  Raises :class:`UnskipError` where the rows are too ill
     conditioned for that.
     """
-    if matrix.dtype == object:
-        return _split_exactly(matrix, rows, rank)
-    t = len(rows)
+    exact = matrix.dtype == object
+    terms, basis = (_exact_terms if exact else _terms)(matrix, rows, rank, scale)
+    if (np.abs(terms) @ np.abs(basis)).max(initial=0) > LARGEST_GROWTH * scale:
+        raise UnskipError("the neurons' rows are too ill conditioned to carry the skip in float64")
+    return _balanced(terms[:, : len(rows)], terms[:, len(rows) :], basis[len(rows) :])
+
+
+def _terms(matrix: Numbers, rows: Numbers, rank: int, scale: float) -> tuple[Numbers, Numbers]:
     own = _leading(matrix - _projected(matrix, rows), rank)
     basis = np.vstack([rows, matrix[own]])
     terms = np.linalg.lstsq(basis.T, matrix.T, rcond=None)[0].T if len(basis) else matrix[:, :0]
@@ -54,7 +61,16 @@ def split(matrix: Numbers, rows: Numbers, rank: int, *, scale: float) -> Split:
             f"the neurons' rows are too ill conditioned to carry the skip in float64 "
             f"(residual {residual:.1e})"
         )
-    return Split(terms[:, :t], terms[:, t:], matrix[own])
+    return terms, basis
+
+
+def _balanced(columns: Numbers, new_columns: Numbers, new_rows: Numbers) -> Split:
+    """With new rows whose largest entry lies in [½, 1): exact, since by powers of two."""
+    sizes = np.abs(new_rows).max(axis=1, initial=0).astype(np.float64)
+    powers = np.ldexp(1.0, np.frexp(sizes)[1])
+    if new_rows.dtype == object:
+        powers = exactly(powers)
+    return Split(columns, new_columns * powers, new_rows / powers[:, None])
 
 
 def _projected(matrix: Numbers, rows: Numbers) -> Numbers:
@@ -80,7 +96,10 @@ def exactly(values: npt.NDArray[np.float64]) -> Numbers:
     return result
 
 
-def _split_exactly(matrix: Numbers, rows: Numbers, rank: int) -> Split:
+def _exact_terms(
+    matrix: Numbers, rows: Numbers, rank: int, scale: Fraction
+) -> tuple[Numbers, Numbers]:
+    del scale  # nothing is rounded
     chosen: list[int] = []
     basis = _rational(rows, matrix.shape[1])
     have = basis.rank()
@@ -100,8 +119,7 @@ def _split_exactly(matrix: Numbers, rows: Numbers, rank: int) -> Split:
         terms *= _columns(basis, pivots).inv()
     if terms * basis != target:
         raise UnskipError("a linear map needs more terms than were planned")
-    found = _fractions(terms)
-    return Split(found[:, : len(rows)], found[:, len(rows) :], matrix[chosen])
+    return _fractions(terms), np.vstack([rows, matrix[chosen]])
 
 
 def _rational(values: Numbers, columns: int) -> flint.fmpq_mat:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
-from unskip.blocks import PlainBlock
+from unskip.blocks import PlainBlock, ResidualBlock
 from unskip.decision.merging import Merged
 from unskip.decision.neurons import group
 from unskip.decision.question import Question, SubsetCondition
@@ -45,7 +45,7 @@ def flipped(question: Question, subset: Indices) -> PlainBlock:
     assert kappa is not None
     w_up, b_up = block.w_up.copy(), None if block.b_up is None else block.b_up.copy()
     w_up[subset] = -w_up[subset]
-    b_down = block.b_down
+    b_down = block.b_down if question.assumptions.output_bias else None
     if b_up is not None:
         b_up[subset] = -b_up[subset]
         if question.assumptions.output_bias:
@@ -66,7 +66,10 @@ def _shifted(
     chosen = [j for j in subset.tolist() if b_up[j]]
     weights = [kappa[j] * Fraction(float(b_up[j])) for j in chosen]
     rows = w_down[:, chosen].astype(np.float64).tolist()
-    sums = [sum(map(_product, weights, row), Fraction(c)) for c, row in zip(b_down, rows)]
+    sums = [
+        sum(map(_product, weights, row), Fraction(c))
+        for c, row in zip(b_down.tolist(), rows, strict=True)
+    ]
     return np.array([float(total) for total in sums])
 
 
@@ -81,7 +84,8 @@ class _Plan:
     flips: Indices  #: neurons
     twins: Indices  #: groups
     rank: int  #: new directions, of two neurons each
-    constant: bool  #: one neuron with u = 0
+    constant: bool  #: one neuron with u = 0, for dead neurons' outputs
+    free: bool  #: that neuron (if need be a new one) also carries part of what is left over
 
 
 def widened(question: Question, verdict: Verdict) -> PlainBlock:
@@ -94,17 +98,19 @@ def widened(question: Question, verdict: Verdict) -> PlainBlock:
     kappa = block.activation.parity_constants(block.m)
     assert kappa is not None
     merged = Merged(SubsetCondition.of(question, kappa), group(question))
-    plan = _plan(question, merged, verdict)
+    plan = _plan(question.block, merged, verdict)
     return _build(question, merged, plan)
 
 
-def _plan(question: Question, merged: Merged, verdict: Verdict) -> _Plan:
+def _plan(block: ResidualBlock, merged: Merged, verdict: Verdict) -> _Plan:
     """What the certificate says of twins, or else the best conditioned ones."""
     arrays, n = verdict.certificate.arrays, merged.n
     first = merged.neurons.representatives
     constants = merged.neurons.constants
     if verdict.width.upper == n + constants and verdict.subset is not None:
-        return _Plan(np.array(verdict.subset, np.int64), first[:0], 0, constants)
+        subset = np.array(verdict.subset, np.int64)
+        if merged.consistent(subset):
+            return _Plan(subset, first[:0], 0, constants, False)
     chosen = np.isin(first, arrays.get("flipped", arrays["achieved"]))
     flips = merged.lift(chosen)
     spare = int(verdict.width.upper) - n - constants
@@ -112,18 +118,25 @@ def _plan(question: Question, merged: Merged, verdict: Verdict) -> _Plan:
         size = arrays["basis_rows"].size
         p, q = merged.original.a.shape
         if 2 * p <= size + 2 * min(p, q - size):
-            return _Plan(flips, first[:0], p, constants)
-        rows = merged.original.up[first]
-        return _Plan(flips, _well_conditioned(rows, size), (spare - size) // 2, constants)
+            return _Plan(flips, first[:0], p, constants, False)
+        rows, biases = merged.original.up[first], block.bias("b_up")[first]
+        twins = _well_conditioned(rows, biases, size)
+        return _Plan(flips, twins, (spare - size) // 2, constants, False)
     twins = np.flatnonzero(np.isin(first, arrays.get("twins", first[:0])))
-    constant = bool(verdict.certificate.data.get("constant", False))
-    return _Plan(flips, twins, (spare - twins.size - constant) // 2, constant or constants)
+    free = bool(verdict.certificate.data.get("constant", False))
+    return _Plan(flips, twins, (spare - twins.size - free) // 2, free or constants, free)
 
 
-def _well_conditioned(rows: Array, size: int) -> Indices:
-    """``size`` rows whose directions are as independent as pivoted QR finds."""
-    normed = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    order = scipy.linalg.qr(normed.T, mode="r", pivoting=True)[1]
+def _well_conditioned(rows: Array, biases: Array, size: int) -> Indices:
+    """``size`` rows whose directions are as independent as pivoted QR finds.
+
+    Each is taken at the size that its pre-activation has on inputs of size 1, bias included: a
+    twin with a large bias would pass a small signal beside a large constant.
+    """
+    full = np.column_stack([rows, biases])
+    full /= np.abs(full).max(axis=1, keepdims=True)
+    rows = full[:, :-1] / np.linalg.norm(full, axis=1, keepdims=True)
+    order = scipy.linalg.qr(rows.T, mode="r", pivoting=True)[1]
     return np.sort(order[:size]).astype(np.int64)
 
 
@@ -144,29 +157,29 @@ def _build(question: Question, merged: Merged, plan: _Plan) -> PlainBlock:
     # the constant is left to the output bias, or is one more column to be matched
     matched = d + (not assumptions.output_bias)
     rows = kept[twins]
-    if plan.constant:
+    if plan.free:
         rows = np.vstack([rows, number(np.eye(d + 1)[-1:])])
-    terms = split(left[:, :matched], rows[:, :matched], plan.rank, scale=_scale(merged))
+    terms = split(left[:, :matched], rows[:, :matched], plan.rank, scale=_scale(merged, number))
     share, new = terms.columns[:, : twins.size] / divisor, terms.new_columns / divisor
     columns[:, twins] += share
     directions = np.zeros((len(new.T), d + 1), dtype=kept.dtype)
     directions[:, :matched] = terms.new_rows
     hidden = [kept, -kept[twins], directions, -directions]
     down = [columns, -share, new, -new]
-    constant = left[:, -1] + _dead_output(question, full, number)
+    dead = _dead_output(question, full, number)
     if plan.constant:
         row, value = _constant_neuron(question)
         hidden.append(row)
-        carried = terms.columns[:, -1] + _dead_output(question, full, number)
+        carried = dead + terms.columns[:, -1] if plan.free else dead
         down.append((carried / value)[:, None])
     w_up = np.vstack(hidden).astype(np.float64)
     b_down = None
     if assumptions.output_bias:
-        b_down = (constant - terms.columns @ rows[:, -1]).astype(np.float64)
+        b_down = (left[:, -1] + dead - terms.columns @ rows[:, -1]).astype(np.float64)
     return PlainBlock(
         w_up=w_up[:, :-1],
         w_down=np.hstack(down).astype(np.float64),
-        activation=block.activation,
+        activation=block.activation.any_width,
         b_up=w_up[:, -1] if assumptions.hidden_bias else None,
         b_down=b_down,
     )
@@ -213,8 +226,8 @@ def _constant_neuron(question: Question) -> tuple[Array, float]:
     return row, float(question.block.activation(row[0, -1:])[0])
 
 
-def _scale(merged: Merged) -> float:
+def _scale(merged: Merged, number: Number) -> Any:
     """The size of the skip and of what flips add to it."""
     condition = merged.original
-    terms = np.abs(condition.down).max(axis=0) * np.abs(condition.up).max(axis=1)
-    return float(np.abs(condition.a).max() + terms.sum(initial=0.0))
+    down, up = number(np.abs(condition.down).max(axis=0)), number(np.abs(condition.up).max(axis=1))
+    return max(number(np.abs(condition.a)).max(), down @ up)
