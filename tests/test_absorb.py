@@ -317,3 +317,18 @@ def test_rows_that_are_nearly_dependent_are_not_chosen() -> None:
     assert plain.m == 26
     assert np.abs(plain.w_down).max() < 50
     assert deviation(block, plain) < 1e-13
+
+
+def test_a_skip_that_does_not_show_is_left_out() -> None:
+    # every output gets the same x₁, which the LayerNorm's mean discards
+    rng = np.random.default_rng(0)
+    block = ResidualBlock(
+        w_up=rng.normal(size=(5, 3)),
+        w_down=rng.normal(size=(3, 5)),
+        activation="tanh",
+        skip=[[1.0, 0.0, 0.0]] * 3,
+        norm="post-layernorm",
+    )
+    plain = absorb(block)
+    assert np.array_equal(plain.w_up, block.w_up)
+    assert deviation(block, plain, modulo="mean") < 1e-14

@@ -72,11 +72,28 @@ def _construct(question: Question, verdict: Verdict, wanted: float) -> PlainBloc
     block, least = question.block, int(verdict.width.upper)
     flips = np.array(verdict.subset or (), dtype=np.int64)
     by_flips = verdict.subset is not None and wanted >= block.m
+    if by_flips and not flips.size:
+        return _without_skip(question)
     if verdict.rule is Rule.LINEAR_RANK:
         return affine.factorised(question, least)
     if block.gated or block.activation.facts.square:
         return units.flipped(question, flips) if by_flips else units.bypassed(question)
     return ungated.flipped(question, flips) if by_flips else ungated.widened(question, verdict)
+
+
+def _without_skip(question: Question) -> PlainBlock:
+    """All but the skip, where it is zero or does not show."""
+    block, allowed = question.block, question.assumptions
+    return PlainBlock(
+        w_up=block.w_up,
+        w_down=block.w_down,
+        activation=block.activation,
+        b_up=block.b_up if allowed.hidden_bias else None,
+        b_down=block.b_down if allowed.output_bias else None,
+        w_gate=block.w_gate,
+        b_gate=block.b_gate if allowed.hidden_bias else None,
+        up_activation=block.up_activation,
+    )
 
 
 def _wanted(block: ResidualBlock, width: str | int, verdict: Verdict) -> float:
