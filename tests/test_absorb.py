@@ -21,6 +21,7 @@ from unskip.errors import BlockError, UnskipError
 ACTIVATIONS = ["relu", "leaky_relu(-0.5)", "leaky_relu(0.25)", "prelu(0.25)", "identity"]
 SMOOTH = ["gelu", "gelu_tanh", "silu", "quick_gelu", "softplus", "squareplus", "log_sigmoid"]
 GATES = ["glu", "swiglu", "geglu", "reglu", "bilinear", "shifted_swiglu"]
+SQUARED = ["relu_squared"]
 
 
 def piecewise(activation: str, z: Fraction) -> Fraction:
@@ -152,6 +153,20 @@ def test_gated_blocks_are_equal(block: ResidualBlock, hidden: bool, output: bool
     assert hidden or plain.b_gate is None or not plain.b_gate.any()
     assert output or plain.b_down is None
     assert deviation(block, plain, modulo=verdict.assumptions.modulo) < 1e-12
+
+
+@given(blocks(SQUARED), st.booleans(), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_squared_blocks_are_equal(block: ResidualBlock, hidden: bool, output: bool) -> None:
+    verdict = decide(block, hidden_bias=hidden, output_bias=output)
+    if verdict.width.upper == inf:
+        return
+    plain = absorb(block, width="minimal", verdict=verdict)
+    assert plain.m == verdict.width.upper
+    assert deviation(block, plain, modulo=verdict.assumptions.modulo) < 1e-11
+    if verdict.answer == "absorbable":
+        same = absorb(block, verdict=verdict)
+        assert deviation(block, same, modulo=verdict.assumptions.modulo) < 1e-11
 
 
 @pytest.mark.parametrize("output_bias", [True, False])
