@@ -490,3 +490,87 @@ def test_a_reader_that_stops_reading(model: Path) -> None:
         os.close(writer)
     assert "Traceback" not in done.stderr
     assert "error" not in done.stderr.lower()
+
+
+def test_absorb_writes_blocks_that_read_back(unskip: Unskip, tmp_path: Path) -> None:
+    model = npz(tmp_path / "model.npz", planted=PLANTED, generic=GENERIC)
+    before, plain = model.read_bytes(), tmp_path / "plain.safetensors"
+    done = unskip("absorb", model, "-o", plain)
+    assert done.code == 0
+    assert f"{M} → {M + D}" in done.out
+    assert model.read_bytes() == before
+    originals = [report.block for report in library.audit(model)]
+    x = RNG.normal(size=(50, D))
+    for original, report in zip(originals, library.audit(plain), strict=True):
+        written = report.block
+        assert not written.skip_matrix.any()
+        assert np.allclose(written(x), original(x), rtol=1e-12, atol=1e-12)
+
+
+def test_absorb_keeps_the_norm_and_the_type(unskip: Unskip, tmp_path: Path) -> None:
+    tensors = {k: v.astype(np.float32) for k, v in GENERIC.items()}
+    gain = np.linspace(1, 2, D, dtype=np.float32)
+    model = npz(tmp_path / "m.npz", b={**tensors, "norm": "post-layernorm", "norm_gain": gain})
+    plain = tmp_path / "plain.safetensors"
+    assert unskip("absorb", model, "-o", plain).code == 0
+    (original,), (written,) = (
+        [report.block for report in library.audit(path)] for path in (model, plain)
+    )
+    assert written.w_down.dtype == np.float32
+    x = RNG.normal(size=(50, D))
+    assert np.allclose(written(x), original(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "named"),
+    [
+        (["--width", "same"], 1, "not absorbed at width 6"),
+        (["--width", "+2"], 1, "9 neurons suffice"),
+        (["--width", "wide"], 2, "give same, minimal or +K"),
+        (["--dtype", "int8"], 2, "--dtype is 'int8'"),
+        (["--blocks", "nothing"], 2, "no block matches"),
+    ],
+)
+def test_absorb_refuses_and_writes_nothing(
+    unskip: Unskip, tmp_path: Path, arguments: list[str], code: int, named: str
+) -> None:
+    model = npz(tmp_path / "model.npz", generic=GENERIC)
+    done = unskip("absorb", model, "-o", tmp_path / "plain.safetensors", *arguments)
+    assert done.code == code
+    assert named in done.err
+    assert not done.out
+    assert [p.name for p in tmp_path.iterdir()] == ["model.npz"]
+
+
+def test_absorb_looks_before_it_leaps(unskip: Unskip, tmp_path: Path) -> None:
+    model = npz(tmp_path / "model.npz", generic=GENERIC)
+    done = unskip("absorb", model, "--dry-run")
+    assert done.code == 0
+    assert f"parameters {2 * D * M + M + D} → {2 * D * (M + D) + M + D + D}." in done.out
+    assert [p.name for p in tmp_path.iterdir()] == ["model.npz"]
+    assert unskip("absorb", model).code == 2
+    kept = tmp_path / "kept.safetensors"
+    kept.write_text("mine")
+    assert unskip("absorb", model, "-o", kept).code == 2
+    assert kept.read_text() == "mine"
+    assert unskip("absorb", model, "-o", kept, "--force").code == 0
+
+
+def test_absorb_never_overwrites_the_model(unskip: Unskip, tmp_path: Path) -> None:
+    model = npz(tmp_path / "model.npz", generic=GENERIC)
+    plain = tmp_path / "plain.safetensors"
+    assert unskip("absorb", model, "-o", plain).code == 0
+    before = plain.read_bytes()
+    done = unskip("absorb", plain, "-o", plain, "--force")
+    assert done.code == 2
+    assert "is the model itself" in done.err
+    assert plain.read_bytes() == before
+
+
+def test_absorb_refuses_a_type_too_narrow_for_a_weight(unskip: Unskip, tmp_path: Path) -> None:
+    wide = {**GENERIC, "w_down": GENERIC["w_down"] * 1e6}
+    model = npz(tmp_path / "model.npz", wide=wide)
+    done = unskip("absorb", model, "-o", tmp_path / "p.safetensors", "--dtype", "float16")
+    assert done.code == 2
+    assert "beyond float16" in done.err
+    assert [p.name for p in tmp_path.iterdir()] == ["model.npz"]

@@ -1,7 +1,8 @@
 """The command line: parse, call, print.
 
 Results go to stdout, everything else to stderr.  Exit codes: 0 done; 1 the thing asked does
-not hold (a certificate that fails its check); 2 bad usage or bad input; 3 a fault of ours.
+not hold (a certificate that fails its check, a width that does not suffice); 2 bad usage or bad
+input; 3 a fault of ours.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -24,12 +25,16 @@ from unskip import __version__
 from unskip.audit import Audit, BlockReport, audit, find_source
 from unskip.certificates import Certificate, remove_stale
 from unskip.checker import check
-from unskip.errors import InvalidCertificate, UnskipError
+from unskip.errors import InvalidCertificate, NotAbsorbable, UnskipError
 from unskip.files import refuse_existing, write_whole
 from unskip.frontends import BlockSource, Model, open_model
-from unskip.reports.console import one_line, print_audit
+from unskip.reports.console import one_line, print_audit, print_plan
 from unskip.reports.document import audit_document
 from unskip.reports.html import audit_page
+from unskip.rewriting.precision import DTYPES
+from unskip.surgery import Width, plain_file, rewrites
+
+T = TypeVar("T")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -106,6 +111,53 @@ def audit_command(
     if json_file is not None:
         write_whole(json_file, (document + "\n").encode())
     print_audit(result, _stdout())
+
+
+@app.command("absorb")
+def absorb_command(
+    model: ModelPath,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Plain blocks, as .safetensors."),
+    ] = None,
+    width: Annotated[
+        str, typer.Option(metavar="same|minimal|+K", help="Neurons of each plain block.")
+    ] = "minimal",
+    dtype: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="Type of the weights; default: the model's.")
+    ] = None,
+    blocks: Annotated[str, typer.Option(metavar="GLOB", help="Select blocks by name.")] = "*",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan, write nothing.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing output.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the residual-free blocks that compute the same, and say what they cost.
+
+    Exits with 1 where a block has no plain one of that width.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise UnskipError(f"--dtype is {dtype!r}", hint=f"give one of {', '.join(DTYPES)}")
+    if output is None and not dry_run:
+        raise UnskipError("where to write is not said", hint="give -o FILE, or --dry-run")
+    if output is not None:
+        if output.suffix != ".safetensors":
+            raise UnskipError(f"{output}: plain blocks are written as .safetensors")
+        refuse_existing(output, force=force)
+        if output.is_dir() or not output.parent.is_dir():
+            raise UnskipError(f"{output} cannot be a file: its directory is missing, or it is one")
+        if output.exists() and output.samefile(model):
+            raise UnskipError(f"{output} is the model itself", hint="choose another name")
+    wanted, sources = Width.parse(width), open_model(model).select(blocks)
+    try:
+        steps = list(_tracked(rewrites(sources, wanted, dtype=dtype), len(sources), quiet=quiet))
+    except NotAbsorbable as error:
+        typer.echo(f"{one_line(str(error))}", err=True)
+        raise typer.Exit(1) from None
+    if output is not None and not dry_run:
+        write_whole(output, plain_file(steps))
+    print_plan(steps, _stdout())
 
 
 @app.command("check")
@@ -185,6 +237,10 @@ def _save_certificates(reports: Iterable[BlockReport], directory: Path | None) -
 
 
 def _with_progress(result: Audit, *, quiet: bool) -> Iterator[BlockReport]:
+    return _tracked(result, len(result), quiet=quiet)
+
+
+def _tracked(items: Iterable[T], total: int, *, quiet: bool) -> Iterator[T]:
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -195,7 +251,7 @@ def _with_progress(result: Audit, *, quiet: bool) -> Iterator[BlockReport]:
     with Progress(
         *columns, console=console, transient=True, disable=quiet or not console.is_terminal
     ) as progress:
-        yield from progress.track(result, total=len(result), description="deciding")
+        yield from progress.track(items, total=total, description="deciding")
 
 
 def _stdout() -> Console:

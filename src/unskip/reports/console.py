@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -10,6 +12,7 @@ from rich.table import Table
 from unskip.audit import Audit, BlockReport
 from unskip.certificates import Answer
 from unskip.reports.words import defect_text, width_text
+from unskip.surgery import Rewrite
 from unskip.verdict import Verdict
 
 _COLOUR = {Answer.ABSORBABLE: "green", Answer.NOT_ABSORBABLE: "red", Answer.UNKNOWN: "yellow"}
@@ -53,6 +56,30 @@ def print_audit(audit: Audit, console: Console) -> None:
         f"{count['blocks']} blocks: {count['absorbable']} absorbable, "
         f"{count['not_absorbable']} not absorbable, {count['unknown']} unknown."
     )
+
+
+def print_plan(steps: Sequence[Rewrite], console: Console) -> None:
+    """One row a block: width and cost before and after, and the measured errors."""
+    table = Table(box=box.SIMPLE if console.is_terminal else None, pad_edge=False)
+    for step in steps:
+        precision = step.precision
+        row = {
+            "block": one_line(step.name),
+            "d": str(step.block.d),
+            "width": f"{step.block.m} → {step.plain.m}",
+            "parameters": "{:,} → {:,}".format(*step.parameters),
+            "MACs": "{:,} → {:,}".format(*step.macs),
+            "error (the block's own)": f"{precision.plain:.1e} ({precision.own:.1e})",
+            "type": precision.dtype,
+            "growth": f"{precision.growth:.3g}",
+        }
+        if not table.columns:
+            for heading in row:
+                table.add_column(heading, no_wrap=heading != "block" or not console.is_terminal)
+        table.add_row(*map(escape, row.values()))
+    console.print(table)
+    total = [sum(step.parameters[i] for step in steps) for i in (0, 1)]
+    console.print(f"{len(steps)} blocks without skip; parameters {total[0]:,} → {total[1]:,}.")
 
 
 #: Columns that often say the same in every row.
