@@ -24,4 +24,6 @@ from unskip.errors import InvalidCertificate as InvalidCertificate
 from unskip.errors import NotAbsorbable as NotAbsorbable
 from unskip.errors import UnskipError as UnskipError
 from unskip.rewriting import absorb as absorb
+from unskip.rewriting.approximate import Approximation as Approximation
+from unskip.rewriting.approximate import approximate as approximate
 from unskip.verdict import Verdict as Verdict

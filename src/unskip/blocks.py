@@ -245,14 +245,16 @@ class _Block:
 
     def branch(self, x: Array) -> Array:
         """The MLP alone, without norm and skip, on rows ``x`` of shape (n, d)."""
-        hidden = _affine(x, self.w_up, self.b_up)
+        return _affine(self.hidden(x), self.w_down, self.b_down)
+
+    def hidden(self, x: Array) -> Array:
+        """What the neurons give, (n, m), where the MLP reads ``x`` of shape (n, d)."""
+        values = _affine(x, self.w_up, self.b_up)
         if self.w_gate is None:
-            hidden = self.activation(hidden)
-        else:
-            assert self.up_activation is not None
-            gate = self.activation(_affine(x, self.w_gate, self.b_gate))
-            hidden = gate * self.up_activation(hidden)
-        return _affine(hidden, self.w_down, self.b_down)
+            return self.activation(values)
+        assert self.up_activation is not None
+        gate = self.activation(_affine(x, self.w_gate, self.b_gate))
+        return gate * self.up_activation(values)
 
 
 def _affine(x: Array, w: Weights, b: Weights | None) -> Array:
@@ -385,14 +387,21 @@ class ResidualBlock(_Block):
 
     def __call__(self, inputs: npt.ArrayLike) -> Array:
         """Evaluate in float64 on ``inputs`` of shape (n, d)."""
+        y = self.before_norm(inputs)
+        return self._normalise(y) if self.norm.placement == "post" else y
+
+    def before_norm(self, inputs: npt.ArrayLike) -> Array:
+        """The output before the norm that may follow, on ``inputs`` of shape (n, d)."""
         x = _rows(inputs, self.d)
-        placement = self.norm.placement
-        inside = self._normalise(x) if self.norm.in_front else x
-        y = self.branch(inside)
-        if placement == "sandwich":
+        y = self.branch(self.read_by_mlp(x))
+        if self.norm.placement == "sandwich":
             y = self._normalise(y, outer=True)
-        y = y + self._skipped(x)
-        return self._normalise(y) if placement == "post" else y
+        return y + self._skipped(x)
+
+    def read_by_mlp(self, inputs: npt.ArrayLike) -> Array:
+        """What the MLP reads: ``inputs`` of shape (n, d), normed where a norm is in front."""
+        x = _rows(inputs, self.d)
+        return self._normalise(x) if self.norm.in_front else x
 
     def _skipped(self, x: Array) -> Array:
         if self.skip is None:
