@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sentences import sentences
+from sentences import split
 from transformers import AutoModel, AutoTokenizer
 
 import unskip
@@ -91,8 +91,7 @@ def main() -> None:
     assert found is not None
     assert found.submodule_search_locations is not None
     path = Path(found.submodule_search_locations[0]) / "model"
-    texts = sentences(options.calibration + options.sentences)
-    calibration, held_out = texts[: options.calibration], texts[options.calibration :]
+    calibration, held_out = split(options.calibration, options.sentences)
     blocks = [source.load() for source in open_model(path).blocks]
     original = Encoder(path).embed(held_out)
 
