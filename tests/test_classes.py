@@ -293,3 +293,75 @@ def test_a_no_is_never_said_where_shared_gates_absorb(seed: int) -> None:
     check(verdict.certificate, block)
     assert verdict.answer != "not absorbable"
     assert verdict.width.lower <= plain.m
+
+
+# --------------------------------------------------------------------------------------
+# Constants, where there is no output bias
+
+
+@settings(max_examples=500)
+@given(st.integers(0, 2**32))
+def test_constant_neurons_without_an_output_bias(seed: int) -> None:
+    """Neurons with u = 0.  Degree 1: their rational constants are an output bias of the oracle."""
+    rng = np.random.default_rng(seed)
+    d, m, name = int(rng.integers(1, 3)), int(rng.integers(2, 5)), rng.choice(CONSTANT)
+    kappa = Fraction(1, 2) if name == "leaky_relu(-1/2)" else Fraction(1)
+    up, bias, down = integers(rng, m, d, size=2), integers(rng, m, size=2), integers(rng, d, m)
+    up[rng.choice(m, int(rng.integers(1, 3)), replace=False)] = 0
+    block = ResidualBlock(
+        w_up=up,
+        b_up=bias,
+        w_down=down,
+        activation=str(name),
+        skip=integers(rng, d, d) if rng.random() < 0.5 else None,
+        norm=["none", "post-layernorm"][int(rng.integers(2))],
+    )
+    verdict = decide(block)
+    check(verdict.certificate, block)
+    alive = up.any(axis=1)
+    if block.activation.facts.homogeneity == 1:
+        bare = dataclasses.replace(
+            block,
+            b_up=np.where(alive, bias, 0),
+            w_down=np.where(alive, down, 0),
+            b_down=down[:, ~alive] @ block.activation(bias[~alive]),
+        )
+        oracle = Oracle(bare, [kappa] * m, output_bias=False)
+        least = oracle.minimal_width(hyperplanes=True, constant=True)
+        assert tuple(verdict.width) == (least, least)
+        assert (verdict.answer == "absorbable") == (least <= m)
+    else:
+        oracle = Oracle(block, [kappa] * m, output_bias=True)
+        least = oracle.minimal_width(hyperplanes=False)
+        lower, upper = verdict.width
+        assert lower <= least + 1
+        assert upper >= least
+        if least != m:
+            assert (verdict.answer == "absorbable") == (least < m)
+    if verdict.subset is not None:
+        literal = Oracle(block, [kappa] * m, output_bias=False)
+        assert verdict.subset in literal.satisfying()
+
+
+CONSTANT = ("relu", "leaky_relu(-1/2)", "gelu", "softplus")
+
+
+def test_what_constants_do_not_prove() -> None:
+    """G10: two neurons, and one for the constant (9, 9)."""
+    block = ResidualBlock(
+        w_up=[[1, 0], [0, 1], [0, 0], [1, 1]], b_up=[0, 0, 1, 0],
+        w_down=[[-1, 0, 9, 0], [0, -1, 9, 0]], activation="relu",
+    )  # fmt: skip
+    verdict = decide(block)
+    assert (verdict.answer, verdict.subset) == ("absorbable", (0, 1))
+    assert tuple(verdict.width) == (3, 3)
+    check(verdict.certificate, block)
+    refuses(block, verdict, width=Interval(2, 2))
+    refuses(block, verdict, width=Interval(4, 4))
+    data = dict(verdict.certificate.data)
+    del data["constants"]
+    refuses(block, verdict, data=data)
+    gone = dataclasses.replace(block, b_up=[0.0, 0.0, -1.0, 0.0])  # relu(−1) = 0: no constant
+    with pytest.raises(InvalidCertificate):
+        check(verdict.certificate, gone)
+    assert tuple(decide(gone).width) == (2, 2)

@@ -57,8 +57,7 @@ def test_golden_cases(case: dict, output_bias: bool) -> None:
         assert (verdict.answer == "absorbable") == same
     if width is not None:
         assert verdict.width.lower <= width <= verdict.width.upper
-        if case["id"] != "G10" or output_bias:  # a constant neuron and no output bias: bounds
-            assert verdict.width == unskip.Interval(width, width)
+        assert verdict.width == unskip.Interval(width, width)
     if expected.get("absorbable_same_width") is False and "abs" not in case["activation"]:
         assert verdict.answer != "absorbable"
     if verdict.subset is not None and expected.get("flip_sets_S"):

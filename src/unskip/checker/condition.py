@@ -129,7 +129,14 @@ class Groups:
             for j in m
         )
         known = self.kind is not Independence.UNKNOWN
-        self.unique = known and apart and not self.constants and norm_is_injective(block)
+        self.theorem = known and apart and norm_is_injective(block)
+        #: Neurons with u = 0 whose constants are part of A', which every set then includes.
+        self.fixed = np.zeros(0, dtype=np.int64)
+
+    @property
+    def unique(self) -> bool:
+        """Whether the uniqueness theorem applies."""
+        return self.theorem and not self.constants
 
     @property
     def n(self) -> int:
@@ -160,7 +167,9 @@ class Groups:
         inside = self.sign < 0
         inside[subset] = ~inside[subset]
         several = (members for members in self.sets if len(members) > 1)
-        return all(len(set(inside[members].tolist())) == 1 for members in several)
+        return bool(np.isin(self.fixed, subset).all()) and all(
+            len(set(inside[members].tolist())) == 1 for members in several
+        )
 
     def _coincident(
         self, rows: Array, living: list[int], parallel: bool, *, record: bool = True

@@ -112,6 +112,7 @@ class _Units(Groups):
         full = np.hstack([gate, condition.b_gate[:, None]])
         self.rows = gate if self.kind is Independence.DIRECTION else full
         self.centred, self.constants = condition.centred, False
+        self.fixed = np.zeros(0, dtype=np.int64)
         m = block.m
         self.sign = np.ones(m, dtype=np.int64)
         self.down = block.w_down.astype(np.float64)
@@ -120,7 +121,7 @@ class _Units(Groups):
         used: list[int] = np.flatnonzero(some & self.seen).tolist()
         turning = [j for j in used if gate[j].any()]
         flat = [j for j in used if not gate[j].any()]
-        self.unique = self.kind is not Independence.UNKNOWN and norm_is_injective(block)
+        self.theorem = self.kind is not Independence.UNKNOWN and norm_is_injective(block)
         alone = list(range(m))
         if self.unique:
             sets = self._coincident(self.rows, turning, parallel)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from fractions import Fraction
 
 import flint
 import numpy as np
@@ -38,8 +40,11 @@ def by_subsets(c: Certificate, block: ResidualBlock) -> str:
         refuse("the subset condition speaks of this width, with a defect")
     if lacks_biases(c, block):
         refuse("the subset condition is not about replacements without hidden biases")
-    groups = Groups(c, block, condition)
-    lower, upper = _width_bounds(c, block, condition, groups)
+    groups, beyond, plain = Groups(c, block, condition), 0, condition
+    if "constants" in c.data:
+        condition, groups, beyond = _beside_constants(c, block)
+    lower, upper = _width_bounds(c, block, condition, groups, plain)
+    upper += beyond
     require_bounds(c, lower, upper)
     proved = proved_answer(block.m, lower, upper)
     if c.answer not in (proved, Answer.UNKNOWN) or (c.answer == Answer.UNKNOWN) != (
@@ -54,7 +59,7 @@ def by_subsets(c: Certificate, block: ResidualBlock) -> str:
             refuse("its rule is not the one that absorbs")
         how = f"flipping {c.arrays['achieved'].size} of its {block.m} neurons absorbs the skip"
         if not flips:
-            how = f"{groups.n} neurons and {upper - groups.n:.0f} twins equal it without a skip"
+            how = f"{groups.n} neurons and {upper - groups.n:.0f} more equal it without a skip"
         return f"{how}, exactly [{c.rule.reference}]"
     span = f"the relative defect lies in [{c.defect.lower:.3g}, {c.defect.upper:.3g}]"
     if c.answer == Answer.NOT_ABSORBABLE:
@@ -65,13 +70,47 @@ def by_subsets(c: Certificate, block: ResidualBlock) -> str:
     return f"undecided; {span}, and the minimal width in [{lower:.0f}, {upper:.0f}]"
 
 
+def _beside_constants(c: Certificate, block: ResidualBlock) -> tuple[Condition, Groups, int]:
+    """The condition, the groups and the extra width where neurons with u = 0 are constants.
+
+    σ of degree 1: a constant d_j σ(b_j) is the homogenised term of its neuron for κ_j = σ(b_j)/b_j,
+    and belongs to A'.  Otherwise everything is judged as if there were an output bias, which one
+    more neuron can make up for.
+    """
+    if isinstance(block.activation.facts.parity, tuple):
+        refuse("the slopes of its neurons differ")
+    if c.data["constants"] is not True or c.assumptions.output_bias:
+        refuse("its constants are none, or an output bias takes them")
+    if not c.assumptions.hidden_bias:
+        refuse("constant neurons would need hidden biases")
+    kappa = parity(block)
+    if block.activation.facts.homogeneity != 1:
+        with_bias = dataclasses.replace(c.assumptions, output_bias=True)
+        assumed = dataclasses.replace(c, assumptions=with_bias)
+        condition = Condition(assumed, block, kappa)
+        return condition, Groups(assumed, block, condition), 1
+    condition = Condition(c, block, kappa)
+    groups = Groups(c, block, condition)
+    groups.fixed = np.flatnonzero(~block.w_up.any(axis=1))
+    values, constants = block.bias("b_up"), list(kappa)
+    for j in groups.fixed.tolist():
+        side = 1 if values[j] > 0 else -1
+        constants[j] = side * Fraction(float(block.activation(float(side))))
+    condition.kappa = tuple(constants)
+    condition.k = np.array([float(x) for x in constants])
+    groups.sign[groups.fixed] = -1
+    groups.constants = False
+    return condition, groups, 0
+
+
 def _width_bounds(
-    c: Certificate, block: ResidualBlock, condition: Condition, groups: Groups
+    c: Certificate, block: ResidualBlock, condition: Condition, groups: Groups, plain: Condition
 ) -> tuple[float, float]:
     """What the certificate proves of the minimal width; refuses an unproved defect.
 
     Lower: |H|, one more where every set of groups is refuted, or what an exhaustive search
-    excludes.  Upper: |H| when flips of whole groups absorb, else a choice of twins.
+    excludes.  Upper: |H| when flips of whole groups absorb, else a choice of twins.  The defect is
+    that of ``plain``, the condition of the block's flips.
     """
     assert c.defect is not None
     evidence = c.data.get("evidence")
@@ -86,7 +125,7 @@ def _width_bounds(
             "evidence",
             *extra,
             *(("exhaustive", "constant") if exhaustive else ()),
-            *(key for key in ("rank", "left") if key in c.data),
+            *(key for key in ("rank", "left", "constants") if key in c.data),
         ),
         {
             "achieved",
@@ -104,7 +143,9 @@ def _width_bounds(
             refuse("neurons are left to flip, or nothing is left of the skip")
     shown = EVIDENCE[str(evidence)](c, condition, groups) if evidence in EVIDENCE else Shown()
     if evidence != "flip":
-        check_defect(c, condition, shown.defect, achieved)
+        check_defect(c, plain, shown.defect if plain is condition else 0.0, achieved)
+    elif plain is not condition:
+        refuse("its flips are those of another condition")
     elif c.defect.lower > 0 or c.defect.upper < 0 or leaves_something(condition, achieved):
         refuse("the subset does not reproduce the skip exactly")
     p, q = condition.rows, condition.columns
@@ -113,7 +154,7 @@ def _width_bounds(
     homogenised = q > block.d
     if homogenised and not c.assumptions.hidden_bias:
         upper = math.inf  # twins and constants would need hidden biases
-    if len(set(condition.kappa)) > 1:
+    if isinstance(block.activation.facts.parity, tuple):
         upper = math.inf  # slopes that are kept, one a neuron, leave none for a twin
     if evidence == "flip":  # at this width in any case; groups flipped as a whole can merge
         whole = groups.unique and groups.flips(achieved)
@@ -126,7 +167,7 @@ def _width_bounds(
         lower = float(groups.n + claimed if groups.unique else 0)
     if "left" in c.data:
         rows = block.w_up[groups.seen].astype(np.float64)
-        if not groups.unique or len(set(condition.kappa)) > 1:
+        if not groups.unique or isinstance(block.activation.facts.parity, tuple):
             refuse("the bounded rank says nothing here")
         lower = max(lower, groups.n + 2.0 * require_left_over(c, block, rows))
     if exhaustive:

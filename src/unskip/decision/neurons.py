@@ -14,7 +14,7 @@ parallel; equal quotients are compared as fractions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unskip.activations import Independence
-from unskip.decision.question import Question
+from unskip.decision.question import Question, SubsetCondition
 
 Array = npt.NDArray[np.float64]
 Members = npt.NDArray[np.int64]
@@ -43,6 +43,8 @@ class Neurons:
     obstacle: str | None
     #: Whether constant neurons (u = 0) supply what a missing output bias cannot.
     constants: bool
+    #: The obstacle that is left where that is taken care of.
+    obstacle_without_constants: str | None = None
 
     @property
     def count(self) -> int:
@@ -92,9 +94,29 @@ def group(question: Question) -> Neurons:
     if block.activation.facts.value_at_zero == 0:
         dead &= bias != 0
     constants = bool(dead.any()) and not question.assumptions.output_bias
+    otherwise = obstacle
     if constants:
         obstacle = f"neuron {int(np.argmax(dead))} is a constant that no output bias can take"
-    return Neurons(block.m, tuple(groups), tuple(several), orientation, obstacle, constants)
+    sets = tuple(groups), tuple(several)
+    return Neurons(block.m, *sets, orientation, obstacle, constants, otherwise)
+
+
+def with_constants(
+    question: Question, condition: SubsetCondition, neurons: Neurons
+) -> tuple[SubsetCondition, Neurons]:
+    """The homogenised condition whose A' has the constants d_j σ(b_j) too, σ of degree 1.
+
+    σ(b) = (σ(b)/b) b, so the term of a neuron with u = 0 is this constant once its κ is σ(b)/b;
+    and A' has it once the neuron counts as turned.
+    """
+    block = question.block
+    slopes = {s: Fraction(float(block.activation(float(s)))) * s for s in (1, -1)}
+    kappa, orientation = list(condition.kappa), neurons.orientation.copy()
+    bias = block.bias("b_up")
+    for j in np.flatnonzero(~block.w_up.any(axis=1)).tolist():
+        kappa[j] = slopes[1 if bias[j] > 0 else -1]
+        orientation[j] = -1
+    return replace(condition, kappa=tuple(kappa)), replace(neurons, orientation=orientation)
 
 
 def coincident(

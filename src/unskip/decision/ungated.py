@@ -10,11 +10,13 @@ import numpy.typing as npt
 
 from unskip.certificates import Answer, Interval, Rule, Scope
 from unskip.decision import bounded, minimal, rank, width
+from unskip.decision.exact import satisfies
 from unskip.decision.finding import EVIDENCE, Finding, undecided
 from unskip.decision.merging import Merged
-from unskip.decision.neurons import Neurons, group, seen
+from unskip.decision.neurons import Neurons, group, seen, with_constants
 from unskip.decision.question import Question, SubsetCondition
 from unskip.decision.subset import Outcome, search
+from unskip.decision.subset import defect as defect_of
 
 
 def by_subsets(question: Question, *, quick: bool) -> Finding | None:
@@ -28,9 +30,77 @@ def by_subsets(question: Question, *, quick: bool) -> Finding | None:
     condition = SubsetCondition.of(question, kappa)
     merged = Merged(condition, neurons)
     outcome = search(merged, quick=quick)
+    one_slope = not isinstance(question.block.activation.facts.parity, tuple)
+    if neurons.constants and question.assumptions.hidden_bias and one_slope:
+        finding = _beside_constants(question, merged, outcome, quick=quick)
+        if finding.answer is not Answer.UNKNOWN or outcome.subset is None:
+            return finding
     rows, columns = width.independent_rows(condition.up, neurons.representatives)
     known = _width_bounds(question, merged, outcome, rows.size, quick=quick)
     known = _with_unread(question, merged, outcome, known)
+    return _finding(question, neurons, outcome, known, (rows, columns))
+
+
+def _beside_constants(
+    question: Question, merged: Merged, flips: Outcome, *, quick: bool
+) -> Finding:
+    """Neurons with u = 0 are constants that no output bias can take (Theorem 33).
+
+    Where the constants are rational they are one more part of A'.  Otherwise the width is that
+    with an output bias, or one more, for a neuron that makes up for it.
+    """
+    neurons = replace(merged.neurons, obstacle=merged.neurons.obstacle_without_constants)
+    neurons = replace(neurons, constants=False)
+    beyond = 0
+    if question.block.activation.facts.homogeneity == 1:
+        condition, neurons = with_constants(question, merged.original, neurons)
+    else:
+        assumed = replace(question.assumptions, output_bias=True)
+        condition = SubsetCondition.of(
+            replace(question, assumptions=assumed), merged.original.kappa
+        )
+        beyond = 1
+    beside = Merged(condition, neurons)
+    fixed = np.flatnonzero((neurons.orientation < 0) & ~question.block.w_up.any(axis=1))
+
+    def verify(subset: npt.NDArray[np.int64]) -> bool:
+        return bool(np.isin(fixed, subset).all()) and satisfies(condition, subset)
+
+    outcome = search(beside, quick=quick, verify=verify)
+    basis = width.independent_rows(condition.up, neurons.representatives)
+    if outcome.subset is not None and beside.consistent(outcome.subset) and not neurons.obstacle:
+        none = np.zeros(0, np.int64)
+        data: dict[str, int | str | bool]
+        data = {"evidence": "none", "exhaustive": True, "constant": False}
+        known = _Known(Interval(beside.n, beside.n), data, outcome.subset, none)
+        outcome = Outcome(None, False, flips.defect, flips.achieved)
+    elif outcome.subset is not None:
+        known = _Known(Interval(0, inf), {"evidence": "none"})
+        outcome = Outcome(None, False, flips.defect, flips.achieved)
+    else:
+        known = _width_bounds(question, beside, outcome, basis[0].size, quick=quick)
+        known = _with_unread(question, beside, outcome, known)
+    lower, upper = known.width
+    known = replace(
+        known, width=Interval(lower, upper + beyond), data={**known.data, "constants": True}
+    )
+    reached = flips.defect.upper or defect_of(merged.original, flips.achieved)  # with rounding
+    defect = Interval(0.0, reached)
+    outcome = replace(outcome, defect=defect, achieved=flips.achieved)
+    finding = _finding(question, neurons, outcome, known, basis)
+    if flips.subset is not None:
+        finding = replace(finding, subset=tuple(flips.subset.tolist()))
+    return finding
+
+
+def _finding(
+    question: Question,
+    neurons: Neurons,
+    outcome: Outcome,
+    known: _Known,
+    basis: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]],
+) -> Finding:
+    rows, columns = basis
     arrays = dict(outcome.arrays)
     if known.twins is not None and known.flipped is not None:
         arrays |= {"twins": known.twins.astype(np.int32), "flipped": known.flipped.astype(np.int32)}
@@ -69,7 +139,7 @@ def _width_bounds(
     theorem = merged.neurons.obstacle is None and question.norm_obstacle is None
     widest = inf if outcome.subset is None else m
     data = {**outcome.data}
-    if len(set(merged.original.kappa)) > 1:
+    if isinstance(question.block.activation.facts.parity, tuple):
         # slopes that are kept, one a neuron, leave none for a twin
         return _Known(Interval(0, widest), data)
     if outcome.subset is not None and theorem and merged.consistent(outcome.subset):
@@ -95,7 +165,8 @@ def _width_bounds(
 def _with_unread(question: Question, merged: Merged, outcome: Outcome, known: _Known) -> _Known:
     """Twice for every direction of the skip that no neuron reads (Theorem 30)."""
     theorem = merged.neurons.obstacle is None and question.norm_obstacle is None
-    if outcome.subset is not None or not theorem or len(set(merged.original.kappa)) > 1:
+    kappa = question.block.activation.facts.parity
+    if outcome.subset is not None or not theorem or isinstance(kappa, tuple):
         return known
     block = question.block
     visible = seen(block.w_down.astype(np.float64), centred=question.centred)
@@ -143,7 +214,7 @@ def _conclude(
         reason = f"flipping {outcome.subset.size} of {m} neurons reproduces the skip exactly"
         return Answer.ABSORBABLE, Rule.SUBSET_CONDITION, shape + reason
     if upper <= m:
-        reason = f"{n} neurons and {int(upper) - n} twins of them compute the block without skip"
+        reason = f"{n} neurons and {int(upper) - n} more compute the block without skip"
         return Answer.ABSORBABLE, Rule.MINIMAL_WIDTH, shape + reason
     if lower > m and not (outcome.refuted and n == m):
         reason = f"no residual-free block of fewer than {int(lower)} neurons equals it"

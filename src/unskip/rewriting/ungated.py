@@ -10,7 +10,7 @@ in a new direction v, and the constant goes to the output bias or to a neuron of
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
+from unskip.activations import Activation
 from unskip.blocks import PlainBlock, ResidualBlock
 from unskip.decision.merging import Merged
 from unskip.decision.neurons import group
@@ -95,25 +96,50 @@ def widened(question: Question, verdict: Verdict) -> PlainBlock:
     pivoted QR of the normalised rows, so that coefficients stay of the size of the weights.
     """
     block = question.block
+    if "constants" in verdict.certificate.data and block.activation.facts.homogeneity != 1:
+        # planned as if there were an output bias, with one more neuron in its place (Theorem 33)
+        assumed = replace(question.assumptions, output_bias=True)
+        biased = _planned(replace(question, assumptions=assumed), verdict, beyond=1)
+        return _bias_as_neuron(biased)
+    return _planned(question, verdict, beyond=0)
+
+
+def _planned(question: Question, verdict: Verdict, *, beyond: int) -> PlainBlock:
+    block = question.block
     kappa = block.activation.parity_constants(block.m)
     assert kappa is not None
     merged = Merged(SubsetCondition.of(question, kappa), group(question))
-    plan = _plan(question.block, merged, verdict)
-    return _build(question, merged, plan)
+    return _build(question, merged, _plan(block, merged, verdict, beyond))
 
 
-def _plan(block: ResidualBlock, merged: Merged, verdict: Verdict) -> _Plan:
+def _bias_as_neuron(plain: PlainBlock) -> PlainBlock:
+    """A neuron with u = 0 in place of the output bias."""
+    assert plain.b_down is not None
+    assert plain.b_up is not None
+    bias, value = _open_bias(plain.activation)
+    return replace(
+        plain,
+        w_up=np.vstack([plain.w_up, np.zeros((1, plain.d))]),
+        b_up=np.append(plain.b_up, bias),
+        w_down=np.column_stack([plain.w_down, plain.b_down / value]),
+        b_down=None,
+    )
+
+
+def _plan(block: ResidualBlock, merged: Merged, verdict: Verdict, beyond: int) -> _Plan:
     """What the certificate says of twins, or else the best conditioned ones."""
-    arrays, n = verdict.certificate.arrays, merged.n
+    arrays, data, n = verdict.certificate.arrays, verdict.certificate.data, merged.n
     first = merged.neurons.representatives
-    constants = merged.neurons.constants
-    if verdict.width.upper == n + constants and verdict.subset is not None:
+    # with these in the data, the constants are part of what twins and flips make up for
+    constants = merged.neurons.constants and "constants" not in data
+    upper = int(verdict.width.upper) - beyond
+    if upper == n + constants and verdict.subset is not None and "constants" not in data:
         subset = np.array(verdict.subset, np.int64)
         if merged.consistent(subset):
             return _Plan(subset, first[:0], 0, constants, False)
     chosen = np.isin(first, arrays.get("flipped", arrays["achieved"]))
     flips = merged.lift(chosen)
-    spare = int(verdict.width.upper) - n - constants
+    spare = upper - n - constants
     if "basis_rows" in arrays:
         size = arrays["basis_rows"].size
         p, q = merged.original.a.shape
@@ -123,7 +149,7 @@ def _plan(block: ResidualBlock, merged: Merged, verdict: Verdict) -> _Plan:
         twins = _well_conditioned(rows, biases, size)
         return _Plan(flips, twins, (spare - size) // 2, constants, False)
     twins = np.flatnonzero(np.isin(first, arrays.get("twins", first[:0])))
-    free = bool(verdict.certificate.data.get("constant", False))
+    free = bool(data.get("constant", False))
     return _Plan(flips, twins, (spare - twins.size - free) // 2, free or constants, free)
 
 
@@ -151,6 +177,10 @@ def _build(question: Question, merged: Merged, plan: _Plan) -> PlainBlock:
     divisor = kappa if small else float(kappa)
 
     left = _left_over(question, merged, full, plan.flips, number)
+    dead = _dead_output(question, full, number)
+    if not plan.constant:  # they are part of what is left over
+        left[:, -1] += dead
+        dead = dead - dead
     signs = np.where(np.isin(first, plan.flips), -1.0, 1.0)
     kept = number(full[first] * signs[:, None])
     columns = _outputs(merged, full, number)
@@ -166,7 +196,6 @@ def _build(question: Question, merged: Merged, plan: _Plan) -> PlainBlock:
     directions[:, :matched] = terms.new_rows
     hidden = [kept, -kept[twins], directions, -directions]
     down = [columns, -share, new, -new]
-    dead = _dead_output(question, full, number)
     if plan.constant:
         row, value = _constant_neuron(question)
         hidden.append(row)
@@ -210,20 +239,28 @@ def _outputs(merged: Merged, full: Array, number: Number) -> Numbers:
 
 
 def _dead_output(question: Question, full: Array, number: Number) -> Numbers:
-    """Σ σ(b_j) d_j over the neurons with u_j = 0."""
+    """Σ σ(b_j) d_j over the neurons with u_j = 0, centred where outputs are."""
     block = question.block
     dead = np.flatnonzero(~full[:, :-1].any(axis=1))
     values = number(block.activation(full[dead, -1]))
-    return np.asarray(number(block.w_down[:, dead].astype(np.float64)) @ values)
+    total = number(np.zeros(block.d)) + number(block.w_down[:, dead].astype(np.float64)) @ values
+    return total - total.sum() / len(total) if question.centred else total
 
 
 def _constant_neuron(question: Question) -> tuple[Array, float]:
     """A row with u = 0, and the value of its neuron, which is not 0 as κ is not."""
     row = np.zeros((1, question.block.d + 1))
     if question.assumptions.hidden_bias:
-        values = question.block.activation(np.array([1.0, -1.0]))
-        row[0, -1] = 1.0 if abs(values[0]) >= abs(values[1]) else -1.0
+        row[0, -1], value = _open_bias(question.block.activation)
+        return row, value
     return row, float(question.block.activation(row[0, -1:])[0])
+
+
+def _open_bias(activation: Activation) -> tuple[float, float]:
+    """A bias at which σ is not 0, and its value there."""
+    values = activation(np.array([1.0, -1.0]))
+    best = int(np.argmax(np.abs(values)))
+    return (1.0, -1.0)[best], float(values[best])
 
 
 def _scale(merged: Merged, number: Number) -> Any:
