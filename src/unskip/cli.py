@@ -227,6 +227,36 @@ def demo_command(quiet: Quiet = False) -> None:
                 typer.echo(f"checked: {one_line(sentence)}")
 
 
+@app.command("reproduce")
+def reproduce_command(
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write reproduction.json and .html.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing output.")] = False,
+) -> None:
+    """Try every statement of the paper and the theory; 1 if one does not hold."""
+    from unskip.reproduce import EXPERIMENTS
+    from unskip.reproduce.report import document, report_page
+
+    names = ("reproduction.json", "reproduction.html")
+    if out is not None:
+        for name in names:
+            refuse_existing(out / name, force=force)
+        out.mkdir(parents=True, exist_ok=True)
+    outcomes = []
+    for experiment in EXPERIMENTS:
+        outcome = experiment()
+        outcomes.append(outcome)
+        held = "held  " if outcome.result.passed else "FAILED"
+        typer.echo(f"{held}  {experiment.name:<26}{outcome.seconds:6.1f} s  {experiment.statement}")
+    if out is not None:
+        text = json.dumps(document(outcomes), indent=1, ensure_ascii=False)
+        for name, content in zip(names, (text + "\n", report_page(outcomes)), strict=True):
+            write_whole(out / name, content.encode())
+    if not all(outcome.result.passed for outcome in outcomes):
+        raise typer.Exit(1)
+
+
 def _save_certificates(reports: Iterable[BlockReport], directory: Path | None) -> dict[str, str]:
     """Write each certificate as its block is decided; return the file names by block."""
     files: dict[str, str] = {}

@@ -6,9 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from unskip.alignment import Alignments
 from unskip.certificates import Interval
 from unskip.reports.markup import Markup, join, tag
+
+Array = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
 
 WIDTH, HEIGHT = 640, 200
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 24
@@ -16,11 +22,15 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 24
 
 def histogram(found: Alignments) -> Markup:
     """How many neurons have which alignment; those below zero stand out."""
-    edges, counts = found.edges, found.counts
+    return bars(found.edges, found.counts, "neurons")
+
+
+def bars(edges: Array, counts: Counts, noun: str) -> Markup:
+    """A histogram of ``counts`` (n,) between ``edges`` (n + 1,); bars below zero stand out."""
     low, high, most = float(edges[0]), float(edges[-1]), max(1, int(counts.max()))
     x = _Scale(low, high, LEFT, WIDTH - RIGHT)
     y = _Scale(0, most, HEIGHT - BOTTOM, TOP)
-    bars = []
+    shapes = []
     for start, end, count in zip(edges[:-1], edges[1:], counts, strict=True):
         if not count:
             continue
@@ -28,18 +38,19 @@ def histogram(found: Alignments) -> Markup:
         gap = min(1.0, (right - left) / 4)
         shape = tag(
             "rect",
-            tag("title", f"{count} neurons between {start:.3g} and {end:.3g}"),
+            tag("title", f"{count} {noun} between {start:.3g} and {end:.3g}"),
             class_="bar helps" if end <= 0 else "bar",
             x=left + gap / 2,
             y=y(int(count)),
             width=right - left - gap,
             height=y(0) - y(int(count)),
         )
-        bars.append(shape)
+        shapes.append(shape)
     ticks = [_x_tick(x(v), f"{v:.4g}".replace("-", "−")) for v in nice_ticks(low, high, 7)]
     rows = [_y_tick(y(v), f"{v:.0f}") for v in nice_ticks(0, most, 3) if v == int(v)]
-    said = f"Histogram of {int(counts.sum())} neurons, {found.negative} of them below zero"
-    return _svg(said, HEIGHT, *rows, *bars, *ticks)
+    below = int(counts[edges[1:] <= 0].sum())
+    said = f"Histogram of {int(counts.sum())} {noun}, {below} of them below zero"
+    return _svg(said, HEIGHT, *rows, *shapes, *ticks)
 
 
 def reach(found: Alignments) -> Markup:
