@@ -574,3 +574,50 @@ def test_absorb_refuses_a_type_too_narrow_for_a_weight(unskip: Unskip, tmp_path:
     assert done.code == 2
     assert "beyond float16" in done.err
     assert [p.name for p in tmp_path.iterdir()] == ["model.npz"]
+
+
+def test_compare_proves_equality(unskip: Unskip, tmp_path: Path) -> None:
+    # x − relu(x) = −relu(−x), and the same with its neurons in another order
+    model = npz(tmp_path / "model.npz", planted=PLANTED)
+    plain = npz(
+        tmp_path / "plain.npz",
+        planted={"w_up": -np.eye(D)[::-1], "w_down": -np.eye(D)[:, ::-1], "skip": np.zeros(D)},
+    )
+    done = unskip("compare", model, plain)
+    assert done.code == 0
+    assert "ok" in done.out
+    assert "equal, proved" in done.out
+
+
+def test_compare_shows_where_blocks_differ(unskip: Unskip, tmp_path: Path) -> None:
+    # −relu(−x) and 1 + 2⁻²⁰ = 1 + 9.54e-7 times it: the relative deviation is the same everywhere
+    plain = {"w_up": -np.eye(D), "w_down": -np.eye(D), "skip": np.zeros(D)}
+    model = npz(tmp_path / "model.npz", b=plain)
+    other = npz(tmp_path / "other.npz", b={**plain, "w_down": -np.eye(D) * (1 + 2**-20)})
+    done = unskip("compare", model, other)
+    assert done.code == 1
+    assert "different, proved" in done.out
+    assert f"{2**52 / (2**20 + 1):.3g} ULPs of float64, at x = [" in done.out
+    assert unskip("compare", model, other, "--tolerance", "1e-6").code == 0
+    assert unskip("compare", model, other, "--tolerance", "9e-7").code == 1
+
+
+def test_compare_of_what_absorb_wrote(unskip: Unskip, tmp_path: Path) -> None:
+    model = npz(tmp_path / "model.npz", generic=GENERIC, planted=PLANTED)
+    plain = tmp_path / "plain.safetensors"
+    assert unskip("absorb", model, "-o", plain).code == 0
+    done = unskip("compare", model, plain, "--tolerance", "1e-12")
+    assert done.code == 0
+    assert "2 pairs of blocks: 2 accepted." in done.out
+
+
+def test_compare_pairs_blocks_by_name_or_order(unskip: Unskip, tmp_path: Path) -> None:
+    model = npz(tmp_path / "model.npz", a=PLANTED, b=GENERIC)
+    renamed = npz(tmp_path / "renamed.npz", c=PLANTED, d=GENERIC)
+    fewer = npz(tmp_path / "fewer.npz", c=PLANTED)
+    done = unskip("compare", model, renamed)
+    assert done.code == 0
+    assert "a and c" in done.out
+    done = unskip("compare", model, fewer)
+    assert done.code == 2
+    assert "2 blocks against 1" in done.err

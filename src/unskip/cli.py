@@ -17,6 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, NoReturn, TypeVar
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -25,9 +26,10 @@ from unskip import __version__
 from unskip.audit import Audit, BlockReport, audit, find_source
 from unskip.certificates import Certificate, remove_stale
 from unskip.checker import check
+from unskip.equivalence import compare
 from unskip.errors import InvalidCertificate, NotAbsorbable, UnskipError
 from unskip.files import refuse_existing, write_whole
-from unskip.frontends import BlockSource, Model, open_model
+from unskip.frontends import BlockSource, Model, open_model, paired
 from unskip.reports.console import one_line, print_audit, print_plan
 from unskip.reports.document import audit_document
 from unskip.reports.html import audit_page
@@ -211,6 +213,39 @@ def _check(certificate: Certificate, model: Model) -> tuple[BlockSource, str]:
     if inner and block.norm.placement != "pre":
         raise InvalidCertificate(f"the model has no block {certificate.block!r}")
     return source, str(check(certificate, block.inner() if inner else block))
+
+
+@app.command("compare")
+def compare_command(
+    a: ModelPath,
+    b: ModelPath,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(metavar="ε", help="Accept a measured relative deviation up to ε."),
+    ] = None,
+    blocks: Annotated[str, typer.Option(metavar="GLOB", help="Select blocks by name.")] = "*",
+    samples: Annotated[int, typer.Option(help="Inputs a block to search at.")] = 4096,
+    quiet: Quiet = False,
+) -> None:
+    """Say, block by block, whether two models compute the same: proved, or measured and said so.
+
+    Exits with 1 unless every pair of blocks is proved equal, or differs by no more than
+    --tolerance at the inputs that were tried.
+    """
+    pairs = paired(open_model(a).select(blocks), open_model(b).select(blocks))
+    good = 0
+    for name, first, second in _tracked(pairs, len(pairs), quiet=quiet):
+        found = compare(first.load(), second.load(), samples=samples)
+        near = tolerance is not None and found.relative_error <= tolerance
+        accepted = bool(found.equal and found.proved) or near
+        good += accepted
+        typer.echo(f"{'ok   ' if accepted else 'DIFFER'} {one_line(f'{name}: {found}')}")
+        if found.where is not None and not accepted:
+            shown = np.array2string(found.where, threshold=8, precision=17, separator=", ")
+            typer.echo(f"       {found.ulps:.3g} ULPs of float64, at x = {one_line(shown)}")
+    typer.echo(f"{len(pairs)} pairs of blocks: {good} {'accepted' if tolerance else 'equal'}.")
+    if good < len(pairs):
+        raise typer.Exit(1)
 
 
 @app.command("demo")

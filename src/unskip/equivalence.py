@@ -51,6 +51,11 @@ class Equivalence:
     #: Whether ``max_error`` is the deviation in exact arithmetic, not in float64.
     exact: bool = False
 
+    @property
+    def ulps(self) -> float:
+        """``relative_error`` in units of the last place of float64."""
+        return self.relative_error * 2.0**52
+
     def __str__(self) -> str:
         size = f"{self.max_error:.3g} (relative {self.relative_error:.3g})"
         seen = f"the largest deviation at {self.samples} inputs is {size}"

@@ -13,9 +13,9 @@ from pathlib import Path
 from unskip.errors import ModelError
 from unskip.frontends.blockfile import read_npz, read_safetensors
 from unskip.frontends.huggingface import read_directory
-from unskip.frontends.source import BlockSource, Model
+from unskip.frontends.source import BlockSource, Model, paired
 
-__all__ = ["BlockSource", "Model", "open_model"]
+__all__ = ["BlockSource", "Model", "open_model", "paired"]
 
 
 def open_model(path: str | Path) -> Model:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -46,3 +46,20 @@ class Model:
             known = ", ".join(b.name for b in self.blocks[:4])
             raise ModelError(f"no block matches {pattern!r}", hint=f"there are: {known}, …")
         return chosen
+
+
+def paired(
+    a: Sequence[BlockSource], b: Sequence[BlockSource]
+) -> list[tuple[str, BlockSource, BlockSource]]:
+    """Blocks of two models by name, or, where the names differ, by order.
+
+    Raises :class:`ModelError` where neither fits.
+    """
+    by_name = {source.name: source for source in b}
+    if {source.name for source in a} == by_name.keys():
+        return [(source.name, source, by_name[source.name]) for source in a]
+    if len(a) != len(b):
+        raise ModelError(
+            f"{len(a)} blocks against {len(b)}, of different names", hint="select with --blocks"
+        )
+    return [(f"{x.name} and {y.name}", x, y) for x, y in zip(a, b, strict=True)]
