@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_decide import GOLDEN, golden_block, planted
 
-from unskip import NotAbsorbable, PlainBlock, ResidualBlock, absorb, decide
+from unskip import NotAbsorbable, PlainBlock, ResidualBlock, absorb, decide, remedies
 from unskip.activations import prelu
 from unskip.blocks import NormKind
 from unskip.errors import BlockError, UnskipError
@@ -347,3 +347,32 @@ def test_a_skip_that_does_not_show_is_left_out() -> None:
     plain = absorb(block)
     assert np.array_equal(plain.w_up, block.w_up)
     assert deviation(block, plain, modulo="mean") < 1e-14
+
+
+def swiglu(**more: Any) -> ResidualBlock:
+    rng = np.random.default_rng(2)
+    tensors = {name: rng.normal(size=(8, 3)) for name in ("w_up", "w_gate")}
+    return ResidualBlock(w_down=rng.normal(size=(3, 8)), activation="swiglu", **tensors, **more)
+
+
+def test_remedies_work() -> None:
+    """A gate bias for SwiGLU, d units (§9); width for GELU, d neurons (§7)."""
+    (remedy,) = remedies(swiglu())
+    assert (remedy.change, remedy.extra) == ("allow hidden biases", 3)
+    assert deviation(swiglu(), remedy.absorb()) < 1e-13
+    (remedy,) = remedies(generic(4, 9, "gelu"))
+    assert (remedy.change, remedy.extra) == ("allow a greater width", 4)
+    assert deviation(generic(4, 9, "gelu"), remedy.absorb()) < 1e-13
+
+
+def test_an_output_bias_is_a_remedy_where_flips_leave_a_constant() -> None:
+    # x − relu(x + 1) = −relu(−x − 1) − 1
+    block = ResidualBlock(w_up=[[1.0]], b_up=[1.0], w_down=[[-1.0]], activation="relu")
+    found = {remedy.change: remedy.width for remedy in remedies(block)}
+    assert found["allow an output bias"] == 1
+    assert all(width > 1 for change, width in found.items() if "output" not in change)
+
+
+def test_no_remedy_where_none_is_known_or_needed() -> None:
+    assert remedies(ResidualBlock(w_up=[[1.0]], w_down=[[1.0]], activation="tanh")) == ()
+    assert remedies(ResidualBlock(w_up=[[1.0]], w_down=[[-1.0]], activation="relu")) == ()

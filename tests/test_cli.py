@@ -525,7 +525,7 @@ def test_absorb_keeps_the_norm_and_the_type(unskip: Unskip, tmp_path: Path) -> N
     ("arguments", "code", "named"),
     [
         (["--width", "same"], 1, "not absorbed at width 6"),
-        (["--width", "+2"], 1, "9 neurons suffice"),
+        (["--width", "+2"], 1, "allow a greater width: 3 more neurons"),
         (["--width", "wide"], 2, "give same, minimal or +K"),
         (["--dtype", "int8"], 2, "--dtype is 'int8'"),
         (["--blocks", "nothing"], 2, "no block matches"),
@@ -621,3 +621,17 @@ def test_compare_pairs_blocks_by_name_or_order(unskip: Unskip, tmp_path: Path) -
     done = unskip("compare", model, fewer)
     assert done.code == 2
     assert "2 blocks against 1" in done.err
+
+
+def test_absorb_says_what_would_help_and_does_it(unskip: Unskip, tmp_path: Path) -> None:
+    gated = {"w_up": GENERIC["w_up"], "w_gate": GENERIC["w_up"] + 1, "w_down": GENERIC["w_down"]}
+    model = npz(tmp_path / "model.npz", b={**gated, "activation": "swiglu"})
+    plain = tmp_path / "plain.safetensors"
+    done = unskip("absorb", model, "-o", plain)
+    assert done.code == 1
+    assert f"allow hidden biases: {D} more neurons" in done.err
+    assert unskip("absorb", model, "-o", plain, "--hidden-bias").code == 0
+    (before,), (after,) = (list(library.audit(path)) for path in (model, plain))
+    x = RNG.normal(size=(50, D))
+    assert after.block.m == M + D
+    assert np.allclose(after.block(x), before.block(x), rtol=1e-12, atol=1e-12)

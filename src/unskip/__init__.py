@@ -26,4 +26,6 @@ from unskip.errors import UnskipError as UnskipError
 from unskip.rewriting import absorb as absorb
 from unskip.rewriting.approximate import Approximation as Approximation
 from unskip.rewriting.approximate import approximate as approximate
+from unskip.rewriting.remedies import Remedy as Remedy
+from unskip.rewriting.remedies import remedies as remedies
 from unskip.verdict import Verdict as Verdict

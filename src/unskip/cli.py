@@ -129,6 +129,14 @@ def absorb_command(
         str | None, typer.Option(metavar="TYPE", help="Type of the weights; default: the model's.")
     ] = None,
     blocks: Annotated[str, typer.Option(metavar="GLOB", help="Select blocks by name.")] = "*",
+    hidden_bias: Annotated[
+        bool | None,
+        typer.Option(help="Plain blocks may have hidden biases.  Default: where the block has."),
+    ] = None,
+    output_bias: Annotated[
+        bool | None,
+        typer.Option(help="Plain blocks may have an output bias.  Default: where the block has."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan, write nothing.")
     ] = False,
@@ -153,7 +161,10 @@ def absorb_command(
             raise UnskipError(f"{output} is the model itself", hint="choose another name")
     wanted, sources = Width.parse(width), open_model(model).select(blocks)
     try:
-        steps = list(_tracked(rewrites(sources, wanted, dtype=dtype), len(sources), quiet=quiet))
+        plan = rewrites(
+            sources, wanted, dtype=dtype, hidden_bias=hidden_bias, output_bias=output_bias
+        )
+        steps = list(_tracked(plan, len(sources), quiet=quiet))
     except NotAbsorbable as error:
         typer.echo(f"{one_line(str(error))}", err=True)
         raise typer.Exit(1) from None

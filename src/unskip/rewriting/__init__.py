@@ -3,6 +3,7 @@
 - ``ungated.py``, ``units.py``, ``affine.py``: the exact constructions, one kind of block each
 - ``linear.py``: a linear map as few rank-one terms, which all of them need
 - ``approximate.py``: the nearest one on data, at any width
+- ``remedies.py``: which change of the question would make a "no" a "yes"
 - ``precision.py``: how accurate the result is in the type it is stored in, measured
 """
 

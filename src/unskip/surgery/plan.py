@@ -8,10 +8,11 @@ from typing import Self
 
 from unskip.blocks import PlainBlock, ResidualBlock
 from unskip.decision import decide
-from unskip.errors import UnskipError
+from unskip.errors import NotAbsorbable, UnskipError
 from unskip.frontends import BlockSource
 from unskip.rewriting import absorb
 from unskip.rewriting.precision import DTYPES, Precision, measure
+from unskip.rewriting.remedies import remedies
 from unskip.verdict import Verdict
 
 __all__ = ["Rewrite", "Width", "rewrites"]
@@ -63,18 +64,29 @@ class Rewrite:
 
 
 def rewrites(
-    sources: Iterable[BlockSource], width: Width, *, dtype: str | None = None
+    sources: Iterable[BlockSource],
+    width: Width,
+    *,
+    dtype: str | None = None,
+    hidden_bias: bool | None = None,
+    output_bias: bool | None = None,
 ) -> Iterator[Rewrite]:
     """Decide and absorb one block after the other.
 
     ``dtype`` is the type that the plain weights are to be stored in: by default the block's own.
+    ``hidden_bias`` and ``output_bias`` are those of :func:`unskip.decide`.
     Raises :class:`NotAbsorbable`, naming the block, at the first that has no such width.
     """
     for source in sources:
         block = source.load()
-        verdict = decide(block, label=source.name)
+        verdict = decide(block, hidden_bias=hidden_bias, output_bias=output_bias, label=source.name)
         try:
             plain = width.absorbed(block, verdict)
+        except NotAbsorbable as error:
+            error.message = f"block {source.name}: {error.message}"
+            error.hint = "; ".join(map(str, remedies(block, verdict))) or error.hint
+            raise
+        try:
             precision = measure(block, plain, dtype or _own_dtype(block))
         except UnskipError as error:
             error.message = f"block {source.name}: {error.message}"
