@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unskip.certificates import Certificate
-from unskip.checker.arithmetic import EPS, MODULUS, SUM, Array, residues
+from unskip.checker.arithmetic import EPS, MODULUS, SUM, Array, integers, residues
 from unskip.checker.condition import Condition, Groups
 from unskip.checker.requirements import index_below, refuse
 
@@ -164,18 +164,130 @@ def _by_all_sums(c: Certificate, condition: Condition, groups: Groups) -> Shown:
     return Shown()
 
 
+@dataclass(frozen=True)
+class _Pairing:
+    """⟨Y, 2^scale R'_h⟩ of the visible groups and ⟨Y, 2^scale A'⟩, modulo ``modulus`` unless 0."""
+
+    weights: list[int]
+    skip: int
+    modulus: int
+
+    def refutes(self, decided: dict[int, bool]) -> bool:
+        """Whether 0 (modulo: no multiple) lies between the extremes of what groups sum to."""
+        low = high = self.skip
+        for h, w in enumerate(self.weights):
+            if h not in decided:
+                low, high = low + min(0, w), high + max(0, w)
+            elif decided[h]:
+                low, high = low + w, high + w
+        if not self.modulus:
+            return low > 0 or high < 0
+        return high // self.modulus * self.modulus < low
+
+
+class _Scaled:
+    """The weights of the condition as integers, 2^scale times each term of it being one."""
+
+    def __init__(self, c: Certificate, condition: Condition, groups: Groups) -> None:
+        self.condition, self.groups = condition, groups
+        scale = c.data["scale"]
+        if type(scale) is not int or not 0 <= scale <= 5000:
+            refuse("its scale is no small integer")
+        self.down, down_scale = integers(condition.down)
+        self.up, up_scale = integers(condition.up)
+        self.a, a_scale = integers(condition.a)
+        kappa_scale = math.lcm(*(k.denominator for k in condition.kappa))
+        unit = down_scale * up_scale * kappa_scale
+        if 2**scale % unit or 2**scale % a_scale:
+            refuse("its scale does not make every term an integer")
+        self.kappa = [int(k * kappa_scale) * (2**scale // unit) for k in condition.kappa]
+        self.skip_factor = 2**scale // a_scale
+
+    def paired(self, y: npt.NDArray[Any], modulus: int) -> _Pairing:
+        """The integers of one Y, those of groups reduced to least size."""
+        if y.shape != self.condition.a.shape:
+            refuse(f"its matrix has shape {y.shape}")
+        if modulus < 0 or modulus == 1:
+            refuse("its modulus is none")
+        sums = y.sum(axis=0, dtype=np.int64)
+        if self.condition.centred and np.any(sums % modulus if modulus else sums):
+            refuse("the columns of its matrix do not sum to zero")
+        rows = y.tolist()
+        products = (flint.fmpz_mat(self.down).transpose() * flint.fmpz_mat(rows)).tolist()
+        inner = [
+            kappa * sum(int(x) * u for x, u in zip(product, row, strict=True))
+            for product, row, kappa in zip(products, self.up, self.kappa, strict=True)
+        ]
+        skip = self.skip_factor * sum(
+            x * a
+            for row, side in zip(rows, self.a, strict=True)
+            for x, a in zip(row, side, strict=True)
+        )
+        skip += sum(inner[j] for j in self.groups.turned().tolist())
+        sign = self.groups.sign.tolist()
+        weights = [sum(sign[j] * inner[j] for j in members) for members in self.groups.visible]
+        if modulus:
+            weights = [w % modulus for w in weights]
+            weights = [w - modulus if 2 * w > modulus else w for w in weights]
+        return _Pairing(weights, skip, modulus)
+
+
+def _by_congruence(c: Certificate, condition: Condition, groups: Groups) -> Shown:
+    """A + Σ_S R_j = 0 gives ⟨Y, 2^scale A'⟩ + Σ ⟨Y, 2^scale R'_h⟩ ≡ 0, which no set reaches."""
+    modulus = index_below(c, "modulus", 2**45)
+    if not _Scaled(c, condition, groups).paired(c.arrays["dual"], modulus).refutes({}):
+        refuse("its congruence does not refute every set")
+    return Shown()
+
+
+def _by_tree(c: Certificate, condition: Condition, groups: Groups) -> Shown:
+    """Every way to decide some groups ends at a leaf whose Y refutes what is left."""
+    tree, duals, moduli = (c.arrays[key] for key in ("tree", "duals", "moduli"))
+    if tree.ndim != 1 or duals.ndim != 3 or moduli.shape != duals.shape[:1]:
+        refuse("its tree is of the wrong shape")
+    scaled = _Scaled(c, condition, groups)
+    pairings = [scaled.paired(y, q) for y, q in zip(duals, moduli.tolist(), strict=True)]
+    place = {members[0]: h for h, members in enumerate(groups.visible)}
+    open_: list[dict[int, bool]] = [{}]  # the decisions above the nodes still to come
+    for node in tree.tolist():
+        if not open_:
+            refuse("its tree goes on after its last leaf")
+        decided = open_.pop()
+        if node >= 0:
+            if node not in place or place[node] in decided:
+                refuse("its tree decides what is no group, or one twice")
+            h = place[node]
+            open_ += [{**decided, h: True}, {**decided, h: False}]
+        elif -1 - node >= len(pairings) or not pairings[-1 - node].refutes(decided):
+            refuse("a leaf of its tree is not refuted")
+    if open_:
+        refuse("its tree is not complete")
+    return Shown()
+
+
 EVIDENCE: dict[str, Callable[[Certificate, Condition, Groups], Shown]] = {
     "trace": _by_trace,
     "coordinate": _by_coordinate,
     "matrix": _by_matrix,
     "modular": _by_residues,
     "sumset": _by_all_sums,
+    "congruence": _by_congruence,
+    "tree": _by_tree,
 }
 #: What each kind of evidence stores in ``data``.
 DETAILS: dict[str, tuple[str, ...]] = {
     "coordinate": ("row", "column", "sign"),
     "modular": ("neuron",),
     "sumset": ("alpha", "beta"),
+    "congruence": ("modulus", "scale"),
+    "tree": ("scale",),
+}
+#: The arrays that each kind of evidence stores.
+STORED: dict[str, tuple[str, ...]] = {
+    "matrix": ("dual",),
+    "modular": ("dual",),
+    "congruence": ("dual",),
+    "tree": ("tree", "duals", "moduli"),
 }
 
 

@@ -16,7 +16,7 @@ from unskip.certificates import Answer, Assumptions, Certificate, Rule, Scope
 from unskip.checker.arithmetic import Array, integers
 from unskip.checker.bounded import require_left_over
 from unskip.checker.condition import Condition, Groups, leaves_something
-from unskip.checker.evidence import DETAILS, EVIDENCE, Shown, check_defect
+from unskip.checker.evidence import DETAILS, EVIDENCE, STORED, Shown, check_defect
 from unskip.checker.requirements import (
     expect,
     index_set,
@@ -146,9 +146,12 @@ def by_gates(c: Certificate, block: ResidualBlock) -> str:
     evidence = str(c.data.get("evidence"))
     if evidence not in (*EVIDENCE, "none", "flip", "affine"):
         refuse("its evidence is of no known kind")
-    dual = {"dual"} if evidence in ("matrix", "modular") else set()
     beyond = [key for key in ("rank", "left") if key in c.data]
-    expect(c, ("evidence", *DETAILS.get(evidence, ()), *beyond), {"achieved", *dual})
+    expect(
+        c,
+        ("evidence", *DETAILS.get(evidence, ()), *beyond),
+        ("achieved", *STORED.get(evidence, ())),
+    )
     achieved = index_set(c, "achieved", block.m)
     lower = units.n if units.unique else 0
     if evidence == "flip":

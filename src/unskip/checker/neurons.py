@@ -13,7 +13,7 @@ from unskip.blocks import ResidualBlock
 from unskip.certificates import Answer, Certificate, Rule, Scope
 from unskip.checker.bounded import require_left_over
 from unskip.checker.condition import Condition, Groups, leaves_something, parity, remainder
-from unskip.checker.evidence import DETAILS, EVIDENCE, Shown, check_defect
+from unskip.checker.evidence import DETAILS, EVIDENCE, STORED, Shown, check_defect
 from unskip.checker.requirements import (
     claims_nothing,
     expect,
@@ -130,7 +130,7 @@ def _width_bounds(
         {
             "achieved",
             *basis,
-            *({"dual"} if evidence in ("matrix", "modular") else ()),
+            *STORED.get(str(evidence), ()),
             *({"twins", "flipped"} if exhaustive else ()),
         },
     )

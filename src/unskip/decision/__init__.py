@@ -10,7 +10,8 @@
   ``dual.py`` (certificates of "no subset", with outward error bounds),
   ``gram.py`` (the quadratic algebra), ``box.py`` (the best dual), ``exact.py`` and
   ``modular.py`` (integers and residues), ``sumset.py`` (every subset of few groups),
-  ``lattice.py`` (a set among dependent terms)
+  ``lattice.py`` (a set among dependent terms), ``congruence.py`` and ``tree.py`` (proofs that
+  there is none)
 - ``width.py``, ``rank.py``, ``bounded.py``: bounds of the width; ``minimal.py``: its value for
   small blocks
 - ``nearest.py``: sets that meet the condition to within a tolerance

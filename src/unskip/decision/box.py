@@ -21,7 +21,13 @@ LARGEST = 400
 
 
 def solve(condition: SubsetCondition) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """The residual Y (p, q), and the nearest corner of the box.
+    """The residual Y (p, q), and the nearest corner of the box."""
+    residual, s = relax(condition)
+    return residual, s > 0.5
+
+
+def relax(condition: SubsetCondition) -> tuple[Array, Array]:
+    """The residual Y (p, q), and the minimiser in the box.
 
     On the square root of the Gram matrix (n×n, of rank at most pq), never on the pq×n matrix.
     """
@@ -33,7 +39,7 @@ def solve(condition: SubsetCondition) -> tuple[Array, npt.NDArray[np.bool_]]:
     design = root[:, None] * vectors[:, kept].T
     target = (vectors[:, kept].T @ right) / root
     if not kept.any():
-        return gram.residual(np.zeros(condition.m)), np.zeros(condition.m, dtype=bool)
+        return gram.residual(np.zeros(condition.m)), np.zeros(condition.m)
     solution = scipy.optimize.lsq_linear(design, target, bounds=(0, 1), method="bvls", tol=1e-14)
     s = np.asarray(solution.x, dtype=np.float64)
-    return gram.residual(s), s > 0.5
+    return gram.residual(s), s

@@ -182,7 +182,7 @@ def rounded(merged: Merged, real: Array, sizes: Magnitudes) -> Evidence | None:
     promise = float(np.linalg.norm(condition.project(real))) / sizes.skip
     best: Evidence | None = None
     for dtype, bits in ((np.int16, 15), (np.int32, 31), (np.int64, 45)):
-        y = _integers(real / size * (2.0**bits - 1), centred=condition.centred)
+        y = whole(real / size * (2.0**bits - 1), centred=condition.centred)
         limit = 2**bits - 1
         if np.abs(y).max() > limit:
             np.clip(y, -limit, limit, out=y)
@@ -196,7 +196,7 @@ def rounded(merged: Merged, real: Array, sizes: Magnitudes) -> Evidence | None:
     return best
 
 
-def _integers(real: Array, *, centred: bool) -> Integers:
+def whole(real: Array, *, centred: bool) -> Integers:
     """Rounding to integers; centred: with columns that sum to exactly zero.
 
     The columns of ``real`` then sum to about zero, and the few units by which the rounded

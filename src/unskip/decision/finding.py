@@ -21,6 +21,8 @@ EVIDENCE = {
     "matrix": "dual certificate",
     "modular": "certificate modulo a prime",
     "sumset": "all subset sums",
+    "congruence": "a congruence",
+    "tree": "branch and bound over the flips",
     "affine": "there are none",
 }
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unskip.certificates import Interval
-from unskip.decision import box, dual, lattice, modular, sumset
+from unskip.decision import box, congruence, dual, lattice, modular, sumset, tree
 from unskip.decision.exact import satisfies
 from unskip.decision.gram import Gram
 from unskip.decision.merging import Merged
@@ -50,11 +50,12 @@ class Outcome:
     data: Mapping[str, int | str | bool] = field(default_factory=lambda: {"evidence": "none"})
     matrix: npt.NDArray[np.signedinteger[Any]] | None = None
     evidence: dual.Evidence | None = None
+    grown: Mapping[str, npt.NDArray[np.signedinteger[Any]]] = field(default_factory=dict)
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[np.signedinteger[Any]]]:
         """What a certificate stores of it."""
-        stored = {"achieved": self.achieved.astype(np.int32)}
+        stored = {"achieved": self.achieved.astype(np.int32), **self.grown}
         return stored if self.matrix is None else {**stored, "dual": self.matrix}
 
 
@@ -66,7 +67,7 @@ def search(merged: Merged, *, quick: bool, verify: Verify | None = None) -> Outc
 
     Cost: O(md) for the cheap certificates; O(n²d + n³/3) for the Gram system of n groups.  Only
     where that leaves it open: box-constrained least squares, the same again over Z/p, 2^{n/2}
-    sums for n ≤ 40, and lattice reduction for dependent groups.
+    sums for n ≤ 40, lattice reduction for dependent groups, and a tree over the flips.
     """
     condition = merged.original
     verify = verify or partial(satisfies, condition)
@@ -188,6 +189,39 @@ def _arithmetic(
             yield _satisfied(merged.lift(chosen))
     if merged.n <= sumset.LARGEST:
         yield from _by_all_sums(merged, candidate, bounds, verify)
+    yield from _by_congruences(merged, candidate, bounds, verify)
+
+
+def _by_congruences(
+    merged: Merged, candidate: Indices, bounds: Interval, verify: Verify
+) -> Iterator[Outcome]:
+    """One congruence against every set, or a tree of them and of dual matrices."""
+    equations = congruence.Equations.of(merged) if merged.n <= congruence.LARGEST else None
+    if equations is None:
+        return
+    data: dict[str, int | str | bool] = {"evidence": "congruence", "scale": equations.scale}
+    pool = []
+    for pairing in congruence.pairings(equations):
+        if pairing.alone:
+            matrix = equations.matrix(list(pairing.y), pairing.modulus)
+            data["modulus"] = pairing.modulus
+            yield Outcome(None, True, bounds, candidate, data, matrix)
+        pool.append(pairing)
+    grown = tree.search(merged, equations, pool) if merged.n <= tree.LARGEST else None
+    if isinstance(grown, tree.Found):
+        subset = merged.lift(grown.chosen)
+        if verify(subset):
+            yield _satisfied(subset)
+    elif grown is not None:
+        firsts = merged.neurons.representatives.tolist()
+        nodes = [node if node < 0 else firsts[node] for node in grown.nodes]
+        stored: dict[str, npt.NDArray[np.signedinteger[Any]]] = {
+            "tree": np.array(nodes, dtype=np.int32),
+            "duals": np.stack([equations.matrix(list(x.y), x.modulus) for x in grown.pairings]),
+            "moduli": np.array([x.modulus for x in grown.pairings], dtype=np.int64),
+        }
+        data |= {"evidence": "tree"}
+        yield Outcome(None, True, bounds, candidate, data, grown=stored)
 
 
 def _by_all_sums(

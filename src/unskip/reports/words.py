@@ -196,6 +196,15 @@ _BY_EVIDENCE = {
         "and it would have to flip some neuron by a fraction, or does not exist. The certificate "
         "is the matrix of residues that shows it."
     ),
+    "congruence": (
+        "Each neuron is given one small integer modulo another, and whatever neurons are flipped, "
+        "their sum stays off the value that the skip asks for. The certificate is the matrix Y "
+        "that gives the integers."
+    ),
+    "tree": (
+        "The neurons are decided one by one, flipped or not, until a matrix Y shows that no choice "
+        "of the others can succeed. The certificate is this tree with the matrix of each leaf."
+    ),
     "sumset": (
         "Each neuron is given one number modulo a prime, and no subset of these numbers adds up to "
         "that of the skip. All subsets are compared, half against half."
