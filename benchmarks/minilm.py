@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,8 +23,6 @@ from transformers import AutoModel, AutoTokenizer
 
 import unskip
 from unskip.frontends import open_model
-
-Block = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Encoder:
@@ -34,15 +33,18 @@ class Encoder:
         self.model = AutoModel.from_pretrained(path, attn_implementation="eager").eval()
         self.layers = self.model.encoder.layer
 
+    def _batches(self, texts: list[str]) -> Iterator[Any]:
+        for start in range(0, len(texts), 64):
+            yield self.tokens(
+                texts[start : start + 64], padding=True, truncation=True, max_length=64,
+                return_tensors="pt",
+            )  # fmt: skip
+
     @torch.no_grad()
     def embed(self, texts: list[str]) -> np.ndarray:
         """Mean of the token states, at length 1."""
         rows = []
-        for start in range(0, len(texts), 64):
-            batch = self.tokens(
-                texts[start : start + 64], padding=True, truncation=True, max_length=64,
-                return_tensors="pt",
-            )  # fmt: skip
+        for batch in self._batches(texts):
             mask = batch["attention_mask"][..., None]
             states = self.model(**batch).last_hidden_state
             rows.append(((states * mask).sum(1) / mask.sum(1)).numpy())
@@ -57,11 +59,7 @@ class Encoder:
             lambda _module, _args, out: seen.append(out[0])
         )
         rows = []
-        for start in range(0, len(texts), 64):
-            batch = self.tokens(
-                texts[start : start + 64], padding=True, truncation=True, max_length=64,
-                return_tensors="pt",
-            )  # fmt: skip
+        for batch in self._batches(texts):
             self.model(**batch)
             rows.append(seen.pop()[batch["attention_mask"].bool()].numpy())
         hook.remove()

@@ -420,7 +420,7 @@ class ResidualBlock(_Block):
         return y if bias is None else y + bias.astype(np.float64)
 
     def inner(self) -> ResidualBlock:
-        """The inner map z ↦ A z + MLP(z) of a pre-norm block: the same without its norm."""
+        """z ↦ A z + MLP(z), the block without its norms: of a pre-norm block, its inner map."""
         return replace(
             self,
             norm=NormKind.NONE,

@@ -28,7 +28,7 @@ from unskip.certificates import Certificate, remove_stale
 from unskip.checker import check
 from unskip.equivalence import compare
 from unskip.errors import InvalidCertificate, NotAbsorbable, UnskipError
-from unskip.files import refuse_existing, write_whole
+from unskip.files import refuse_existing, require_file_place, write_whole
 from unskip.frontends import BlockSource, Model, open_model, paired
 from unskip.reports.console import one_line, print_audit, print_plan
 from unskip.reports.document import audit_document
@@ -98,8 +98,7 @@ def audit_command(
         if path is not None:
             refuse_existing(path, force=force)
     for file in filter(None, (json_file, html)):
-        if file.is_dir() or not file.parent.is_dir():
-            raise UnskipError(f"{file} cannot be a file: its directory is missing, or it is one")
+        require_file_place(file)
     result = audit(model, blocks=blocks, inner=inner, quick=quick, tolerance=tolerance)
     files = _save_certificates(_with_progress(result, quiet=quiet), certificates)
     if certificates is not None:
@@ -155,8 +154,7 @@ def absorb_command(
         if output.suffix != ".safetensors":
             raise UnskipError(f"{output}: plain blocks are written as .safetensors")
         refuse_existing(output, force=force)
-        if output.is_dir() or not output.parent.is_dir():
-            raise UnskipError(f"{output} cannot be a file: its directory is missing, or it is one")
+        require_file_place(output)
         if output.exists() and output.samefile(model):
             raise UnskipError(f"{output} is the model itself", hint="choose another name")
     wanted, sources = Width.parse(width), open_model(model).select(blocks)

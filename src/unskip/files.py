@@ -10,7 +10,7 @@ from typing import Any
 
 from unskip.errors import ModelError, UnskipError
 
-__all__ = ["read_json_object", "refuse_existing", "write_whole"]
+__all__ = ["read_json_object", "refuse_existing", "require_file_place", "write_whole"]
 
 #: No configuration or index is as large as this; a file that is, is not one.
 LARGEST_JSON = 1 << 28
@@ -34,6 +34,12 @@ def refuse_existing(path: Path, *, force: bool) -> None:
     occupied = any(path.iterdir()) if path.is_dir() else path.exists()
     if occupied and not force:
         raise UnskipError(f"{path} exists already", hint="choose another name or give --force")
+
+
+def require_file_place(path: Path) -> None:
+    """Raise where no file can be written at ``path``."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise UnskipError(f"{path} cannot be a file: its directory is missing, or it is one")
 
 
 def read_json_object(path: Path) -> dict[str, Any]:

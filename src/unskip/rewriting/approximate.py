@@ -173,15 +173,14 @@ def _candidates(
         share = own.features(data.z[data.fitting]).std(axis=0)
         share *= np.linalg.norm(block.w_down.astype(np.float64), axis=0)
         own = own.take(np.sort(np.argsort(-share, kind="stable")[:wanted]))
-    if wanted > block.m:
-        own = own.take(np.concatenate([np.arange(block.m), _twins(own, wanted - block.m)]))
     rng = np.random.default_rng(seed)
     size = min(wanted, block.m)
+    again = np.zeros(0, dtype=np.int64)
+    if wanted > size:
+        again = _twins(own, wanted - size)
+        own = own.take(np.concatenate([np.arange(size), again]))
     for index in range(tries + 1):
         signs = np.ones(size) if index == 0 else rng.choice([-1.0, 1.0], size)
-        again = np.arange(wanted - size) % max(size, 1)
-        if wanted > size:
-            again = _twins(own.take(np.arange(size)), wanted - size)
         yield own.turned(np.concatenate([signs, -signs[again]]))
 
 

@@ -44,8 +44,10 @@ def split(matrix: Numbers, rows: Numbers, rank: int, *, scale: Any) -> Split:
     computed from.  O(pq(t + rank)).  Raises :class:`UnskipError` where the rows are too ill
     conditioned for that.
     """
-    exact = matrix.dtype == object
-    terms, basis = (_exact_terms if exact else _terms)(matrix, rows, rank, scale)
+    if matrix.dtype == object:
+        terms, basis = _exact_terms(matrix, rows, rank)
+    else:
+        terms, basis = _terms(matrix, rows, rank, scale)
     if (np.abs(terms) @ np.abs(basis)).max(initial=0) > LARGEST_GROWTH * scale:
         raise UnskipError("the neurons' rows are too ill conditioned to carry the skip in float64")
     return _balanced(terms[:, : len(rows)], terms[:, len(rows) :], basis[len(rows) :])
@@ -96,10 +98,7 @@ def exactly(values: npt.NDArray[np.float64]) -> Numbers:
     return result
 
 
-def _exact_terms(
-    matrix: Numbers, rows: Numbers, rank: int, scale: Fraction
-) -> tuple[Numbers, Numbers]:
-    del scale  # nothing is rounded
+def _exact_terms(matrix: Numbers, rows: Numbers, rank: int) -> tuple[Numbers, Numbers]:
     chosen: list[int] = []
     basis = _rational(rows, matrix.shape[1])
     have = basis.rank()

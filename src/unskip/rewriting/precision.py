@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -45,14 +45,7 @@ def measure(
     Behind a LayerNorm, outputs count up to their mean.  O(samples · (m + m') d).
     """
     x = np.random.default_rng(0).normal(size=(samples, block.d))
-    bare = replace(
-        block,
-        norm=NormKind.NONE,
-        norm_gain=None,
-        norm_bias=None,
-        out_norm_gain=None,
-        out_norm_bias=None,
-    )
+    bare = block.inner()
     centred = block.norm is NormKind.POST_LAYERNORM
     right = _shown(bare(x), centred=centred)
     size = float(np.abs(right).max()) or 1.0

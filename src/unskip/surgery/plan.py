@@ -82,14 +82,11 @@ def rewrites(
         verdict = decide(block, hidden_bias=hidden_bias, output_bias=output_bias, label=source.name)
         try:
             plain = width.absorbed(block, verdict)
-        except NotAbsorbable as error:
-            error.message = f"block {source.name}: {error.message}"
-            error.hint = "; ".join(map(str, remedies(block, verdict))) or error.hint
-            raise
-        try:
             precision = measure(block, plain, dtype or _own_dtype(block))
         except UnskipError as error:
             error.message = f"block {source.name}: {error.message}"
+            if isinstance(error, NotAbsorbable):
+                error.hint = "; ".join(map(str, remedies(block, verdict))) or error.hint
             raise
         yield Rewrite(source.name, block, verdict, plain, precision)
 
